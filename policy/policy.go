@@ -1,0 +1,261 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// A Reconnector decides, for one stream, what follows the end of each attempt.
+//
+// Next is called once for every attempt that ended by itself or through
+// Stream.Reconnect, in order, always from the goroutine that ranges over the
+// stream. So an implementation may keep state without locks, as long as each
+// stream is given its own (Client.Policy is a constructor for that reason). It
+// is not called once the stream's context is done, nor when the caller leaves
+// the loop.
+//
+// Next should return promptly, and must not wait: to wait is the engine's part.
+// It never needs to add the server's wishes to its own: the engine waits at
+// least [Attempt.Asked] whatever Next returns.
+type Reconnector interface {
+	Next(Attempt) Decision
+}
+
+// Func makes a [Reconnector] of a function without state. A closure that keeps
+// state serves one stream only.
+type Func func(Attempt) Decision
+
+// Next calls f.
+func (f Func) Next(a Attempt) Decision { return f(a) }
+
+// An Attempt holds the facts of an attempt that has ended: one try at a
+// connection, from the request to the end of its response. It is all that a
+// policy decides by, so a policy can be tested as a table of Attempts.
+type Attempt struct {
+	// Number counts the attempts of the stream; it is 1 for the first.
+	Number int
+
+	// Kind tells how the attempt ended.
+	Kind Kind
+
+	// Err is the cause of the end. It is nil for a clean end and for a restart
+	// by the caller; for a body that ended inside an event (Kind Ended) it is
+	// eventsource.ErrTruncated; for Rejected it is an *eventsource.ResponseError.
+	Err error
+
+	// Futile reports that the same request cannot fare better: its URL or
+	// scheme cannot be requested, its last event ID cannot be sent in a header,
+	// its body cannot be produced again, or it is not a valid HTTP request.
+	Futile bool
+
+	// Status and Header are those of the response; 0 and nil without one.
+	// Header must not be changed.
+	Status int
+	Header http.Header
+
+	// Events counts the events that this attempt dispatched, and Messages those
+	// of them whose data was not empty.
+	Events, Messages int
+
+	// RetrySent reports that this attempt carried a valid retry field.
+	RetrySent bool
+
+	// Retry is the stream's reconnection time, the last valid retry field of
+	// this or an earlier attempt. It is meaningful only if HasRetry is set: zero
+	// is a valid reconnection time.
+	Retry    time.Duration
+	HasRetry bool
+
+	// Asked is the longest wait that the server asked for: the larger of the
+	// reconnection time and the Retry-After of this response, if it was
+	// rejected. The engine waits at least this long.
+	Asked time.Duration
+
+	// LastEventID is the stream's last event ID at the end of the attempt;
+	// empty if there is none.
+	LastEventID string
+
+	// Start, Open and End are times of the stream's clock: when the attempt
+	// began, when its response turned out to be an event stream (zero if it
+	// never did), and when it was over.
+	Start, Open, End time.Time
+}
+
+// A Kind is a way for an attempt to end.
+type Kind uint8
+
+const (
+	// Ended: the body reached its end. Err is nil, or ErrTruncated if the end
+	// came inside an event.
+	Ended Kind = iota + 1
+
+	// Dropped: a read failed after the stream had opened.
+	Dropped
+
+	// Failed: there was no response. The name did not resolve, the dial, the
+	// TLS handshake, the request or Client.Prepare failed, or ConnectTimeout
+	// passed.
+	Failed
+
+	// Rejected: the response is not an event stream. Its status is not 200, or
+	// its type not text/event-stream.
+	Rejected
+
+	// Idle: nothing came for longer than the idle timeout.
+	Idle
+
+	// Expired: the limit set with [Decision.Within] passed without a message.
+	Expired
+
+	// TooLarge: an event was larger than Client.MaxEventSize.
+	TooLarge
+
+	// Restarted: the caller asked for it, through Stream.Reconnect.
+	Restarted
+)
+
+var kindNames = [...]string{
+	Ended: "ended", Dropped: "dropped", Failed: "failed", Rejected: "rejected",
+	Idle: "idle", Expired: "expired", TooLarge: "too large", Restarted: "restarted",
+}
+
+// String returns the kind's name in lower case.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) && kindNames[k] != "" {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+// A Decision is what a [Reconnector] wants to follow an attempt: another one
+// after a wait ([After]) or the end of the stream ([Stop]).
+//
+// The zero Decision stops the stream with [ErrNoDecision], so a policy that
+// forgets a case never reconnects by accident. Within, Idle and Forget refine a
+// decision made by After, and mean nothing on one made by Stop. Decisions may be
+// compared with ==.
+type Decision struct {
+	verb      verb
+	wait      time.Duration
+	reason    error
+	within    time.Duration
+	hasWithin bool
+	idle      time.Duration
+	forget    bool
+}
+
+type verb uint8
+
+const (
+	verbNone verb = iota
+	verbAfter
+	verbStop
+)
+
+// After connects again d after the end of the attempt, or after Asked if that
+// is longer. A negative d is taken as zero.
+func After(d time.Duration) Decision { return Decision{verb: verbAfter, wait: max(d, 0)} }
+
+// Stop ends the stream. With a nil reason it is an orderly end and the loop over
+// the stream ends without an error; otherwise the loop is given an
+// *eventsource.StopError that wraps the reason.
+func Stop(reason error) Decision { return Decision{verb: verbStop, reason: reason} }
+
+// Within ends the next attempt, with Kind Expired, if it brings no message
+// within limit of its start. Once it has brought one it is not limited any more.
+// A limit of zero or less is over as soon as the attempt starts. Without Within
+// there is no limit.
+func (d Decision) Within(limit time.Duration) Decision {
+	d.within, d.hasWithin = limit, true
+	return d
+}
+
+// Idle sets the idle timeout of the next attempt, in place of the Client's. Zero
+// means the Client's; a negative limit means none.
+func (d Decision) Idle(limit time.Duration) Decision {
+	d.idle = limit
+	return d
+}
+
+// Forget clears the stream's last event ID before the next attempt, which is
+// then sent without Last-Event-ID.
+func (d Decision) Forget() Decision {
+	d.forget = true
+	return d
+}
+
+// Stopped reports whether the decision ends the stream, and why: nil for an
+// orderly end, [ErrNoDecision] for the zero Decision.
+func (d Decision) Stopped() (reason error, stopped bool) {
+	switch d.verb {
+	case verbAfter:
+		return nil, false
+	case verbStop:
+		return d.reason, true
+	default:
+		return ErrNoDecision, true
+	}
+}
+
+// Delay returns the wait given to [After]; zero if the decision stops.
+func (d Decision) Delay() time.Duration { return d.wait }
+
+// Limit returns what was given to Within, and whether anything was.
+func (d Decision) Limit() (limit time.Duration, ok bool) { return d.within, d.hasWithin }
+
+// IdleLimit returns what was given to Idle; zero if nothing was.
+func (d Decision) IdleLimit() time.Duration { return d.idle }
+
+// Forgets reports whether Forget was called.
+func (d Decision) Forgets() bool { return d.forget }
+
+// String describes the decision, for logs and failing tests.
+func (d Decision) String() string {
+	if reason, ok := d.Stopped(); ok {
+		return fmt.Sprintf("stop: %v", reason)
+	}
+	s := "after " + d.wait.String()
+	if d.hasWithin {
+		s += ", within " + d.within.String()
+	}
+	if d.idle != 0 {
+		s += ", idle " + d.idle.String()
+	}
+	if d.forget {
+		s += ", forget"
+	}
+	return s
+}
+
+var (
+	// ErrExhausted is the reason to stop when the limit on fruitless
+	// reconnections is reached.
+	ErrExhausted = errors.New("reconnections are exhausted")
+
+	// ErrNotResumable is the reason to stop when a stream can only go on from
+	// its last event ID and has none.
+	ErrNotResumable = errors.New("no last event ID to resume from")
+
+	// ErrNoDecision is the reason to stop when the policy returned the zero
+	// Decision.
+	ErrNoDecision = errors.New("the policy made no decision")
+)
+
+// A BudgetError is the reason to stop when the wait before the next attempt
+// cannot end within the budget. No part of the wait has been slept.
+type BudgetError struct {
+	// Asked is the wait that was due, the larger of the policy's and the
+	// server's.
+	Asked time.Duration
+
+	// Left is what was left of the budget, never more than Asked; zero or less
+	// if it was used up.
+	Left time.Duration
+}
+
+// Error names both durations.
+func (e *BudgetError) Error() string {
+	return fmt.Sprintf("a wait of %v does not fit in the %v left of the budget", e.Asked, max(e.Left, 0))
+}
