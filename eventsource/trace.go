@@ -1,0 +1,130 @@
+package eventsource
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// A Trace is told what a stream is doing. Any hook may be nil, and a new hook
+// may appear in a later version, so use field names in literals.
+//
+// Hooks observe: what they return to, the stream does. They run on the goroutine
+// that ranges over the stream and hold it up, so they should return promptly;
+// they may call Stream.LastEventID and Stream.Reconnect and cancel the request's
+// context. A hook that panics ends the stream as a panicking loop body does. One
+// Trace may serve many streams, whose hooks then run at the same time.
+//
+// For one attempt the order is Connect, Open, then Comment and Retry as they
+// come, End, Wait. An attempt that did not get that far skips the ones it did
+// not reach, and an adopted response has no Connect. An attempt that the caller
+// ended, by leaving the loop or through the context, has no End: what follows is
+// Done.
+type Trace struct {
+	// Connect is called before each request, as it will be sent, after
+	// Client.Prepare. The request must not be changed.
+	Connect func(ConnectInfo)
+
+	// Open is called when the response has turned out to be an event stream,
+	// before its body is read. This is the standard's "announce the connection".
+	Open func(OpenInfo)
+
+	// Comment is called for each comment line with the text after the colon and
+	// after one space, if there is one. Servers send comments to keep a
+	// connection alive.
+	Comment func(text string)
+
+	// Retry is called for each valid retry field: the server has set the
+	// reconnection time, which stays in force until replaced.
+	Retry func(time.Duration)
+
+	// End is called when an attempt has ended by itself or through
+	// Stream.Reconnect, with all its facts and before the policy is asked.
+	End func(policy.Attempt)
+
+	// Wait is called when the next attempt is set and its timer armed, so a
+	// test may advance a clock.Fake in it. It is also called for a wait of zero.
+	Wait func(WaitInfo)
+
+	// Done is called once, when the stream is over and everything it held has
+	// been released, before the loop is given the error. The error is nil after
+	// an orderly end and when the loop was left or panicked.
+	Done func(error)
+}
+
+// ConnectInfo is what Trace.Connect is told.
+type ConnectInfo struct {
+	Number  int           // of the attempt; 1 for the first
+	Request *http.Request // as it will be sent; read only
+}
+
+// OpenInfo is what Trace.Open is told.
+type OpenInfo struct {
+	Number int         // of the attempt; 1 for the first
+	Status int         // always 200 at present
+	Header http.Header // of the response; read only
+}
+
+// WaitInfo is what Trace.Wait is told.
+type WaitInfo struct {
+	Number  int           // of the attempt that will follow
+	Asked   time.Duration // what the server asked for at least
+	Decided time.Duration // what the policy decided
+	Waited  time.Duration // what is waited: the longer of the two
+}
+
+// LogTrace returns a Trace that logs to l: an open stream, the end of an attempt
+// and the wait that follows at level Info (an attempt that failed at Warn), the
+// end of a stream at Info, or at Error if it was given up. Requests and the
+// reconnection time are logged at Debug; comments are not. No record holds a
+// query string, user info, a header's value or a last event ID. A nil l means
+// slog.Default().
+func LogTrace(l *slog.Logger) *Trace {
+	if l == nil {
+		l = slog.Default()
+	}
+	log := func(level slog.Level, msg string, attrs ...slog.Attr) {
+		l.LogAttrs(context.Background(), level, msg, attrs...)
+	}
+	return &Trace{
+		Connect: func(i ConnectInfo) {
+			log(slog.LevelDebug, "event stream: connecting", slog.Int("attempt", i.Number),
+				slog.String("method", method(i.Request)), slog.String("url", redactedURL(i.Request.URL)))
+		},
+		Open: func(i OpenInfo) {
+			log(slog.LevelInfo, "event stream: open", slog.Int("attempt", i.Number))
+		},
+		Retry: func(d time.Duration) {
+			log(slog.LevelDebug, "event stream: reconnection time set", slog.Duration("retry", d))
+		},
+		End: func(a policy.Attempt) {
+			level := slog.LevelInfo
+			attrs := []slog.Attr{
+				slog.Int("attempt", a.Number), slog.String("kind", a.Kind.String()),
+				slog.Int("events", a.Events), slog.Duration("after", a.End.Sub(a.Start)),
+			}
+			if a.Status != 0 {
+				attrs = append(attrs, slog.Int("status", a.Status))
+			}
+			if a.Err != nil {
+				level = slog.LevelWarn
+				attrs = append(attrs, slog.String("error", a.Err.Error()))
+			}
+			log(level, "event stream: attempt ended", attrs...)
+		},
+		Wait: func(i WaitInfo) {
+			log(slog.LevelInfo, "event stream: waiting", slog.Int("attempt", i.Number),
+				slog.Duration("wait", i.Waited), slog.Duration("asked", i.Asked), slog.Duration("decided", i.Decided))
+		},
+		Done: func(err error) {
+			if err == nil {
+				log(slog.LevelInfo, "event stream: over")
+				return
+			}
+			log(slog.LevelError, "event stream: over", slog.String("error", err.Error()))
+		},
+	}
+}
