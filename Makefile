@@ -1,0 +1,95 @@
+# Targets for people and for CI. `make` alone lists them.
+#
+# make demo needs Go; make test a C compiler besides, for the race detector. The
+# tools of make lint and make vuln are installed into .tools, at the versions below.
+
+GOFUMPT_VERSION     := v0.12.0
+STATICCHECK_VERSION := v0.8.2
+GOVULNCHECK_VERSION := v1.9.0
+
+GO ?= go
+
+# How long each fuzz target runs; make fuzz-short sets less.
+FUZZTIME ?= 30s
+# The property tests make 10,000 runs each: give them time on a small machine.
+TESTTIMEOUT ?= 15m
+
+TOOLS       := $(CURDIR)/.tools
+GOFUMPT     := $(TOOLS)/gofumpt-$(GOFUMPT_VERSION)/gofumpt
+STATICCHECK := $(TOOLS)/staticcheck-$(STATICCHECK_VERSION)/staticcheck
+GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
+
+# The main module first, then the nested ones: each directory with a go.mod.
+MODULES := $(sort $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path '*/testdata/*' -not -path '*/.*/*' -not -path '*/node_modules/*')))
+
+# $(call in_modules,command) runs the command in each module, stops at the first
+# failure, and says where it is if there is more than one module.
+in_modules = @set -eu; for module in $(MODULES); do \
+	if [ $(words $(MODULES)) -gt 1 ]; then echo "== $$module"; fi; \
+	(cd "$$module" && $(1)); done
+
+.PHONY: help demo build test lint fmt fuzz fuzz-short bench vuln examples ci clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## watch a stream outlive its server, 15 seconds
+	@$(GO) run ./examples/tail
+
+build: ## compile everything
+	$(call in_modules,$(GO) build ./...)
+
+test: ## run every test, shuffled, under the race detector
+	$(call in_modules,$(GO) test -race -shuffle=on -timeout $(TESTTIMEOUT) ./...)
+
+lint: $(GOFUMPT) $(STATICCHECK) ## check format, vet, staticcheck, go.mod
+	@unformatted=$$($(GOFUMPT) -l .) || exit 1; if [ -n "$$unformatted" ]; then \
+		echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
+	$(call in_modules,$(GO) vet ./...)
+	$(call in_modules,$(STATICCHECK) ./...)
+	$(call in_modules,$(GO) mod tidy -diff)
+
+fmt: $(GOFUMPT) ## format every file
+	$(GOFUMPT) -w .
+
+fuzz: ## run each fuzz target for FUZZTIME (30s)
+	@set -eu; found=0; \
+	packages=$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); \
+	for package in $$packages; do \
+		targets=$$($(GO) test -list '^Fuzz' "$$package"); \
+		for target in $$targets; do \
+			case $$target in Fuzz*) ;; *) continue ;; esac; \
+			echo "== $$package $$target"; found=1; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; \
+		done; \
+	done; \
+	if [ $$found = 0 ]; then echo "no fuzz target found"; exit 1; fi
+
+fuzz-short: ## the same, a few seconds each
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=5s
+
+bench: ## run the benchmarks of every module
+	$(call in_modules,$(GO) test -run '^$$' -bench . -benchmem ./...)
+
+vuln: $(GOVULNCHECK) ## look for known vulnerabilities; asks the Go vulnerability database
+	$(call in_modules,$(GOVULNCHECK) ./...)
+
+examples: ## build the examples, run the documented ones and the demo
+	$(GO) build -o /dev/null ./examples/...
+	$(GO) test -run '^Example' ./...
+	@$(MAKE) --no-print-directory demo
+
+ci: lint test fuzz-short examples ## everything that a change must pass
+
+clean: ## remove installed tools
+	rm -rf $(TOOLS)
+
+# The version is part of the path, so a new one is installed when it changes.
+$(GOFUMPT):
+	GOBIN=$(@D) $(GO) install mvdan.cc/gofumpt@$(GOFUMPT_VERSION)
+
+$(STATICCHECK):
+	GOBIN=$(@D) $(GO) install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
+
+$(GOVULNCHECK):
+	GOBIN=$(@D) $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
