@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/textproto"
 	"strings"
 
 	"github.com/reprise-sse/reprise/policy"
@@ -105,4 +106,54 @@ func unprefixed(err error) string {
 		return "no reason given"
 	}
 	return strings.TrimPrefix(err.Error(), errorPrefix)
+}
+
+// A wrappedError adds what was being done to an error from elsewhere. Its text
+// leaves out what may be secret; the cause unwraps as it was.
+type wrappedError struct {
+	text string
+	err  error
+}
+
+func (e *wrappedError) Error() string { return e.text }
+func (e *wrappedError) Unwrap() error { return e.err }
+
+func wrapError(doing string, err error) error {
+	return &wrappedError{errorPrefix + doing + ": " + redact(err), err}
+}
+
+// redact returns the text of an error of net/http, or of what the caller plugged
+// into it, without header values and without the user info, query and fragment of
+// URLs.
+func redact(err error) string {
+	text := unprefixed(err)
+	if pe := (textproto.ProtocolError)(""); errors.As(err, &pe) {
+		return "the header of the response is malformed" // the text quotes a line of it
+	}
+	if strings.HasPrefix(text, "failed to parse Location header") {
+		return "the Location of the redirect is not a valid URL"
+	}
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(text, "://")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		b.WriteString("://")
+		end := strings.IndexFunc(after, func(r rune) bool { return r <= ' ' || strings.ContainsRune("\"'<>`", r) })
+		if end < 0 {
+			end = len(after)
+		}
+		target := after[:end]
+		if i := strings.IndexAny(target, "?#"); i >= 0 {
+			target = target[:i] + "?…"
+		}
+		authority, _, _ := strings.Cut(target, "/")
+		if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+			target = target[i+1:]
+		}
+		b.WriteString(target)
+		text = after[end:]
+	}
 }

@@ -1,0 +1,286 @@
+package eventsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/reprise-sse/reprise/clock"
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// An attempt is one try at a connection: from the request to the end of its
+// response. Whatever ends it early (a timeout, Reconnect, net/http about to send
+// the request again) cancels ctx with an interruption as the cause, because HTTP
+// transports report no more than that their context was cancelled.
+type attempt struct {
+	stream *Stream
+	facts  policy.Attempt
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	within clock.Timer // the limit of Decision.Within; nil if there is none
+
+	idle      time.Duration // the idle timeout; 0 if there is none
+	idleTimer clock.Timer   // pending only while a read is blocked; nil before the first
+
+	unsent    *requestBody  // made for the request and not handed over
+	body      io.ReadCloser // of the response; nil without one
+	stopClose func() bool   // keeps the context's end from closing body
+}
+
+// An interruption is the cause with which an attempt's context is cancelled.
+type interruption struct {
+	kind policy.Kind
+	err  error
+}
+
+func (i *interruption) Error() string {
+	if i.err == nil {
+		return "eventsource: the attempt is " + i.kind.String()
+	}
+	return i.err.Error()
+}
+
+func (i *interruption) Unwrap() error { return i.err }
+
+// attempt makes one attempt, within the limits of the decision that led to it,
+// and yields its events. It reports that the loop was left instead of facts when
+// that is what ended it.
+func (s *Stream) attempt(ctx context.Context, number int, limits policy.Decision, yield func(Event, error) bool) (facts policy.Attempt, left bool) {
+	a := &attempt{stream: s, facts: policy.Attempt{Number: number, Start: s.clock.Now()}}
+	a.ctx, a.cancel = context.WithCancelCause(ctx)
+	defer a.release()
+
+	s.mu.Lock()
+	s.restart, s.interrupt = false, a.cancel
+	s.mu.Unlock()
+
+	a.idle = s.client.IdleTimeout
+	if d := limits.IdleLimit(); d != 0 {
+		a.idle = d
+	}
+	if limit, ok := limits.Limit(); ok {
+		a.within = s.clock.AfterFunc(limit, func() {
+			a.cancel(&interruption{policy.Expired, fmt.Errorf("%w: %v", ErrExpired, limit)})
+		})
+	}
+
+	left = a.run(yield)
+	a.settle()
+	a.release()
+
+	a.facts.End = s.clock.Now()
+	a.facts.Retry, a.facts.HasRetry = s.retry, s.hasRetry
+	if s.hasRetry {
+		a.facts.Asked = max(a.facts.Asked, s.retry)
+	}
+	a.facts.LastEventID = s.LastEventID()
+	return a.facts, left
+}
+
+// run does the attempt and leaves in the facts how it ended, as far as can be
+// told without the interruption.
+func (a *attempt) run(yield func(Event, error) bool) (left bool) {
+	resp, err := a.connect()
+	if err != nil {
+		a.facts.Kind, a.facts.Err = policy.Failed, err
+		return false
+	}
+	a.body = resp.Body
+	if a.body == nil {
+		a.body = http.NoBody
+	}
+	// A transport's own body ends with the context; an adopted one, or one that
+	// a RoundTripper wrapped, may not.
+	a.stopClose = context.AfterFunc(a.ctx, func() { a.body.Close() })
+	a.facts.Status, a.facts.Header = resp.StatusCode, resp.Header
+
+	source, why := eventStream(resp, a)
+	if why != "" {
+		a.facts.Kind, a.facts.Err = policy.Rejected, a.reject(resp, why)
+		a.facts.Asked = retryAfter(resp.Header)
+		return false
+	}
+	if err := a.ctx.Err(); err != nil {
+		a.facts.Kind, a.facts.Err = policy.Failed, err // ConnectTimeout passed as the headers came
+		return false
+	}
+	a.facts.Open = a.stream.clock.Now()
+	if hook := a.stream.trace.Open; hook != nil {
+		hook(OpenInfo{Number: a.facts.Number, Status: resp.StatusCode, Header: resp.Header})
+	}
+	return a.read(source, yield)
+}
+
+// connect returns the response to this attempt: the adopted one, or that to a
+// new request.
+func (a *attempt) connect() (*http.Response, error) {
+	s := a.stream
+	if resp := s.adopted; resp != nil {
+		s.adopted = nil
+		return resp, nil
+	}
+	req, err := a.newRequest()
+	if err != nil {
+		return nil, err
+	}
+	if s.trace.Connect != nil {
+		s.trace.Connect(ConnectInfo{Number: a.facts.Number, Request: req})
+	}
+
+	client := *http.DefaultClient
+	if s.client.HTTPClient != nil {
+		client = *s.client.HTTPClient
+	}
+	timeout := connectTimeout(s.client.ConnectTimeout, client.Timeout)
+	client.Timeout = 0 // it would bound the body too
+	client.CheckRedirect = checkRedirect(client.CheckRedirect)
+	if timeout > 0 {
+		timer := s.clock.AfterFunc(timeout, func() {
+			a.cancel(&interruption{policy.Failed, &timeoutError{timeout}})
+		})
+		defer timer.Stop()
+	}
+	a.handOver(req)
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, requestError(req, err)
+	}
+	return resp, nil
+}
+
+// connectTimeout combines the two limits on the time to a response's headers. It
+// returns 0 if there is none.
+func connectTimeout(own, clientTimeout time.Duration) time.Duration {
+	switch {
+	case own == 0:
+		own = defaultConnectTimeout
+	case own < 0:
+		own = 0
+	}
+	if clientTimeout > 0 && (own == 0 || clientTimeout < own) {
+		return clientTimeout
+	}
+	return own
+}
+
+// read decodes source and yields its events.
+func (a *attempt) read(source io.Reader, yield func(Event, error) bool) (left bool) {
+	s := a.stream
+	done := s.context()
+	s.decoder.reset(source, s.LastEventID(), &hooks{
+		comment: s.trace.Comment,
+		retry: func(d time.Duration) {
+			a.facts.RetrySent = true
+			s.retry, s.hasRetry = d, true
+			if s.trace.Retry != nil {
+				s.trace.Retry(d)
+			}
+		},
+		commit: s.setLastEventID,
+	})
+	for {
+		event, err := s.decoder.Next()
+		if err != nil {
+			a.facts.Kind, a.facts.Err = endOfRead(err)
+			return false
+		}
+		a.facts.Events++
+		if event.Data != "" {
+			if a.facts.Messages == 0 && a.within != nil {
+				a.within.Stop()
+			}
+			a.facts.Messages++
+		}
+		if done.Err() != nil {
+			return false
+		}
+		if !yield(event, nil) {
+			return true
+		}
+	}
+}
+
+func endOfRead(err error) (policy.Kind, error) {
+	switch {
+	case err == io.EOF:
+		return policy.Ended, nil
+	case err == ErrTruncated:
+		return policy.Ended, err
+	case errors.Is(err, ErrEventTooLarge):
+		return policy.TooLarge, err
+	default:
+		return policy.Dropped, wrapError("the stream broke", err)
+	}
+}
+
+// Read reads the response's body, under the idle timeout. Bytes are counted as
+// they come off the wire, before any decoding of contents, and only time in which
+// the read is blocked counts.
+func (a *attempt) Read(p []byte) (int, error) {
+	if a.idle <= 0 {
+		return a.body.Read(p)
+	}
+	if a.idleTimer == nil {
+		a.idleTimer = a.stream.clock.AfterFunc(a.idle, func() {
+			a.cancel(&interruption{policy.Idle, fmt.Errorf("%w: %v", ErrIdle, a.idle)})
+		})
+	} else {
+		a.idleTimer.Reset(a.idle)
+	}
+	defer a.idleTimer.Stop()
+	return a.body.Read(p)
+}
+
+// settle closes the attempt to interruptions and lets the one that ended it, if
+// any, say how. A response that was refused, an event too large and a futile
+// request stay what they are: the policy needs to know.
+func (a *attempt) settle() {
+	s := a.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.interrupt = nil
+	i, ok := context.Cause(a.ctx).(*interruption)
+	if !ok || a.facts.Futile || a.facts.Kind == policy.Rejected || a.facts.Kind == policy.TooLarge {
+		return
+	}
+	a.facts.Kind, a.facts.Err = i.kind, i.err
+	if i.kind == policy.Restarted {
+		s.restart = false // this was it
+	}
+}
+
+// release gives back all that the attempt holds. It may be called again.
+func (a *attempt) release() {
+	s := a.stream
+	s.mu.Lock()
+	s.interrupt = nil
+	s.mu.Unlock()
+	if a.within != nil {
+		a.within.Stop()
+	}
+	a.dropUnsent()
+	if a.body != nil {
+		a.stopClose()
+	}
+	// Before Close, or a transport might try to read the rest of the body in
+	// order to keep the connection.
+	a.cancel(context.Canceled)
+	if a.body != nil {
+		a.body.Close()
+	}
+}
+
+// A timeoutError is the cause of an attempt that got no response in time.
+type timeoutError struct{ limit time.Duration }
+
+func (e *timeoutError) Error() string {
+	return fmt.Sprintf("eventsource: no response within %v", e.limit)
+}
+
+func (*timeoutError) Timeout() bool   { return true }
+func (*timeoutError) Temporary() bool { return true }

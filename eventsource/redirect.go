@@ -1,0 +1,62 @@
+package eventsource
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// checkRedirect returns the CheckRedirect of a stream's requests. Unless the
+// caller has one of their own, it allows as many redirects as Fetch does. In any
+// case what the caller added to the request does not go to another host: net/http
+// copies the first request's headers anew at each hop, and drops only those that
+// it knows to be secret.
+func checkRedirect(own func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
+	return func(req *http.Request, via []*http.Request) error {
+		if leftHost(req, via) {
+			stripHeader(req)
+		}
+		if own != nil {
+			return own(req, via)
+		}
+		if len(via) > maxRedirects {
+			return errTooManyRedirects
+		}
+		return nil
+	}
+}
+
+var errTooManyRedirects = errors.New("stopped after 20 redirects")
+
+// leftHost reports whether req, or a hop before it, is at another host name than
+// the first request, or on http where that was on https.
+func leftHost(req *http.Request, via []*http.Request) bool {
+	first := via[0].URL
+	for _, hop := range via[1:] {
+		if foreign(hop.URL, first) {
+			return true
+		}
+	}
+	return foreign(req.URL, first)
+}
+
+func foreign(u, first *url.URL) bool {
+	return !strings.EqualFold(u.Hostname(), first.Hostname()) || first.Scheme == "https" && u.Scheme != "https"
+}
+
+// stripHeader leaves the headers that this package itself sets. Referer goes too,
+// as it carries the query of the URL before.
+func stripHeader(req *http.Request) {
+	for name := range req.Header {
+		switch name {
+		case headerAccept, headerAcceptEncoding, headerCacheControl, headerPragma, headerLastEventID:
+		case headerContentType:
+			if req.Body == nil {
+				delete(req.Header, name)
+			}
+		default:
+			delete(req.Header, name)
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package eventsource
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+const (
+	headerAccept         = "Accept"
+	headerAcceptEncoding = "Accept-Encoding"
+	headerCacheControl   = "Cache-Control"
+	headerContentType    = "Content-Type"
+	headerLastEventID    = "Last-Event-Id" // the canonical form of Last-Event-ID
+	headerPragma         = "Pragma"
+)
+
+// idempotencyKeys are the headers that make net/http, and so this package, take a
+// request of any method for repeatable.
+var idempotencyKeys = [...]string{"Idempotency-Key", "X-Idempotency-Key"}
+
+// An unsendableError reports a request that cannot be sent as it is.
+type unsendableError struct {
+	what string
+	err  error // may be nil; its text may hold secrets and is not shown
+}
+
+func (e *unsendableError) Error() string { return errorPrefix + "cannot send the request: " + e.what }
+func (e *unsendableError) Unwrap() error { return e.err }
+
+// newRequest returns the request of this attempt: a clone of the caller's,
+// completed and prepared. It finds out whether it may be sent once more.
+func (a *attempt) newRequest() (*http.Request, error) {
+	s := a.stream
+	if s.unsendable != nil {
+		a.facts.Futile = true
+		return nil, s.unsendable
+	}
+	id := s.LastEventID()
+	if !validHeaderValue(id) {
+		a.facts.Futile = true
+		return nil, ErrUnsendableID
+	}
+
+	guard := &resendGuard{cancel: a.cancel}
+	req := s.request.Clone(guard.watch(a.ctx))
+	if req.Header == nil {
+		req.Header = make(http.Header)
+	}
+	// HTML §9.2.2, the constructor, steps 9 and 13: Accept and the cache mode
+	// no-store, for which Fetch sends these two. Compressed responses are apt to
+	// be held back until a block is full.
+	setDefault(req.Header, headerAccept, "text/event-stream")
+	setDefault(req.Header, headerCacheControl, "no-cache")
+	setDefault(req.Header, headerPragma, "no-cache")
+	setDefault(req.Header, headerAcceptEncoding, "identity")
+	// HTML §9.2.3, reestablish the connection, step 4.3
+	if id != "" {
+		req.Header[headerLastEventID] = []string{id}
+	} else {
+		delete(req.Header, headerLastEventID)
+	}
+
+	body, err := s.attemptBody()
+	if err != nil {
+		a.facts.Futile = true
+		return nil, err
+	}
+	req.Body = nil
+	if body != nil {
+		req.Body, a.unsent = body, body
+	}
+	if s.client.Prepare != nil {
+		if err := s.client.Prepare(req); err != nil {
+			return nil, wrapError("preparing the request", err)
+		}
+	}
+	if body == nil && req.Body == nil && hasBody(s.request) {
+		a.facts.Futile = true
+		return nil, ErrNotReplayable
+	}
+	if err := sendable(req); err != nil {
+		a.facts.Futile = true
+		return nil, err
+	}
+	prepared := body == nil || req.Body != io.ReadCloser(body)
+	s.repeatable = idempotent(req) && (prepared || s.request.GetBody != nil)
+	return req, nil
+}
+
+func setDefault(h http.Header, name, value string) {
+	if _, ok := h[name]; !ok {
+		h[name] = []string{value}
+	}
+}
+
+// A requestBody is the body of one attempt as this package set it, which tells
+// it from one that Prepare set.
+type requestBody struct{ io.ReadCloser }
+
+// attemptBody returns the body for the next attempt; nil if the request has none,
+// or none any more.
+func (s *Stream) attemptBody() (*requestBody, error) {
+	switch {
+	case !hasBody(s.request):
+		return nil, nil
+	case s.request.GetBody != nil:
+		body, err := s.request.GetBody()
+		if err != nil {
+			return nil, fmt.Errorf("%w: GetBody: %w", ErrNotReplayable, err)
+		}
+		return &requestBody{body}, nil
+	case s.bodySent:
+		return nil, nil
+	default:
+		return &requestBody{s.request.Body}, nil
+	}
+}
+
+func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
+
+// handOver notes that req is about to be given to net/http, which closes its body.
+func (a *attempt) handOver(req *http.Request) {
+	if a.unsent == nil || req.Body != io.ReadCloser(a.unsent) {
+		return
+	}
+	a.unsent = nil
+	if a.stream.request.GetBody == nil {
+		a.stream.bodySent = true
+	}
+}
+
+// dropUnsent closes the body that this attempt made and did not send. The one
+// that the request came with stays, for the next attempt or for finish.
+func (a *attempt) dropUnsent() {
+	if a.unsent != nil && a.stream.request.GetBody != nil {
+		a.unsent.Close()
+	}
+	a.unsent = nil
+}
+
+// idempotent is net/http's rule for requests that may be sent again.
+func idempotent(req *http.Request) bool {
+	ok := false
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		ok = true
+	}
+	for _, name := range idempotencyKeys {
+		values, present := req.Header[name]
+		if !present {
+			continue
+		}
+		ok = true
+		if strings.Join(values, "") == "" {
+			// net/http takes an empty key for a mark that is not to be sent, but
+			// leaves out only an empty slice.
+			req.Header[name] = []string{}
+		}
+	}
+	return ok
+}
+
+// sendable finds what net/http would refuse on every attempt.
+func sendable(req *http.Request) error {
+	switch {
+	case req.URL == nil:
+		return &unsendableError{what: "it has no URL"}
+	case req.URL.Scheme != "http" && req.URL.Scheme != "https":
+		return &unsendableError{what: fmt.Sprintf("the URL's scheme is %q, not http or https", req.URL.Scheme)}
+	case req.URL.Host == "":
+		return &unsendableError{what: "the URL names no host"}
+	case req.Method != "" && !isToken(req.Method):
+		return &unsendableError{what: "its method is not a valid HTTP method"}
+	}
+	for name, values := range req.Header {
+		if !isToken(name) {
+			return &unsendableError{what: "the name of a header is not valid"}
+		}
+		for _, value := range values {
+			if !validHeaderValue(value) {
+				return &unsendableError{what: fmt.Sprintf("the value of header %s holds a control character", name)}
+			}
+		}
+	}
+	return nil
+}
+
+// validHeaderValue reports whether HTTP can carry value (RFC 9110 §5.5, with the
+// bytes above ASCII that UTF-8 needs).
+func validHeaderValue(value string) bool {
+	for i := range len(value) {
+		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// isToken reports whether s is a token (RFC 9110 §5.6.2).
+func isToken(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// requestError adds to an error of http.Client.Do what was asked for, without the
+// parts of the URL that may be secret.
+func requestError(req *http.Request, err error) error {
+	target := req.URL
+	if ue := (*url.Error)(nil); errors.As(err, &ue) {
+		if u, perr := url.Parse(ue.URL); perr == nil {
+			target = u // where redirects had led
+		}
+		err = ue.Err
+	}
+	return wrapError(method(req)+" "+redactedURL(target), err)
+}
+
+func method(req *http.Request) string {
+	if req.Method == "" {
+		return http.MethodGet
+	}
+	return req.Method
+}
+
+// redactedURL returns u without user info, query and fragment.
+func redactedURL(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+}

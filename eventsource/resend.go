@@ -1,0 +1,67 @@
+package eventsource
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// errResend is the cause of an attempt that net/http was about to repeat.
+var errResend = errors.New("eventsource: the connection was lost before a response came")
+
+// resendGuard keeps net/http from sending a request again on its own, as it does
+// within milliseconds when a reused connection dies before the first byte of a
+// response, and on HTTP/2 after REFUSED_STREAM and GOAWAY. That would break G1,
+// and the policy would never hear of it.
+//
+// The mark of a resend is a look for a connection after the headers were written,
+// with no byte of a response between. A first byte clears it, so redirects go
+// on, and so does a RoundTripper that repeats a request after a 401.
+type resendGuard struct {
+	cancel context.CancelCauseFunc // of the attempt
+	sent   atomic.Bool             // headers were written, and nothing was received since
+	http2  atomic.Bool             // they were HTTP/2's
+}
+
+// watch returns a context whose requests the guard sees.
+func (g *resendGuard) watch(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { g.check() },
+		GotConn: func(info httptrace.GotConnInfo) {
+			// Cancelling alone can lose the race with the write. A connection of
+			// HTTP/1.1 is this request's alone; one of HTTP/2 is shared.
+			if g.check() && !g.isHTTP2(info) {
+				info.Conn.Close()
+			}
+		},
+		WroteHeaderField: func(name string, _ []string) {
+			if strings.HasPrefix(name, ":") {
+				g.http2.Store(true)
+			}
+		},
+		WroteHeaders:         func() { g.sent.Store(true) },
+		GotFirstResponseByte: func() { g.sent.Store(false) },
+	})
+}
+
+func (g *resendGuard) check() (resend bool) {
+	if !g.sent.Load() {
+		return false
+	}
+	g.cancel(&interruption{policy.Failed, errResend})
+	return true
+}
+
+// isHTTP2 reports whether a connection may be HTTP/2's. Only TLS tells for
+// certain; without it a request that began in HTTP/2 is taken to go on so.
+func (g *resendGuard) isHTTP2(info httptrace.GotConnInfo) bool {
+	if c, ok := info.Conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
+		return c.ConnectionState().NegotiatedProtocol == "h2"
+	}
+	return g.http2.Load()
+}

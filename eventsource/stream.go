@@ -1,0 +1,339 @@
+package eventsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/reprise-sse/reprise/clock"
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// A Stream is one logical sequence of events, over as many connections as it
+// takes. [Client.Stream] and [Client.Adopt] make it; ranging over [Stream.Events]
+// runs it. There is nothing to close: a stream that is not being ranged over
+// holds no connection, timer or goroutine.
+type Stream struct {
+	client     Client
+	trace      *Trace // never nil
+	clock      clock.Clock
+	policy     policy.Reconnector
+	request    *http.Request  // nil if none follows the adopted response
+	adopted    *http.Response // nil once its attempt has begun
+	unsendable error          // why request cannot be sent, if that is known already
+
+	// These belong to the ranging goroutine.
+	decoder    Decoder
+	retry      time.Duration // the reconnection time, if hasRetry
+	hasRetry   bool
+	repeatable bool // a decision to connect again may be followed
+	bodySent   bool // request.Body has been handed to net/http
+
+	mu          sync.Mutex // guards what follows; no hook or policy is called under it
+	state       streamState
+	lastEventID string
+	restart     bool                    // Reconnect was called and no attempt has begun since
+	interrupt   context.CancelCauseFunc // ends the attempt that is under way; nil between attempts
+	wake        chan<- struct{}         // ends the wait that is under way; nil outside waits
+}
+
+type streamState uint8
+
+const (
+	stateNew streamState = iota
+	stateRunning
+	stateOver
+)
+
+var errUsed = errors.New("eventsource: a stream can be ranged over only once; make a new one")
+
+func newStream(c Client, req *http.Request, adopted *http.Response, unsendable error) *Stream {
+	s := &Stream{
+		client:     c,
+		trace:      c.Trace,
+		clock:      c.Clock,
+		request:    req,
+		adopted:    adopted,
+		unsendable: unsendable,
+		repeatable: req != nil, // it has not been sent yet
+	}
+	if s.trace == nil {
+		s.trace = &Trace{}
+	}
+	if s.clock == nil {
+		s.clock = clock.System()
+	}
+	if c.Policy == nil {
+		s.policy = policy.WHATWG()
+	} else if s.policy = c.Policy(); s.policy == nil {
+		panic("eventsource: Client.Policy returned nil")
+	}
+	if req != nil {
+		s.lastEventID = req.Header.Get(headerLastEventID)
+	}
+	s.decoder.limit = c.MaxEventSize
+	return s
+}
+
+// Events returns the events of the stream, in order, each with a nil error. If
+// the stream ends other than in an orderly way, a last pair holds a zero Event
+// and the error: a [*StopError] if the policy gave up or the engine could not
+// follow it, or the cause of the context's end. What the stream survives is not
+// an error here; a [Trace] sees it.
+//
+// An end is orderly when the policy says so: with [policy.WHATWG] after a
+// response of 204 only. A request that cannot be repeated also ends in order when
+// its response does.
+//
+// Everything runs on the goroutine that ranges: a loop body that takes its time
+// slows the reading down, and the server through TCP; nothing is buffered beyond
+// what one read brought. Leaving the loop by break, return or panic closes the
+// connection. To end the stream from elsewhere, cancel the request's context.
+//
+// The sequence is single use. A second range gives one error that says so.
+func (s *Stream) Events() iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		if !s.begin() {
+			yield(Event{}, errUsed)
+			return
+		}
+		defer s.finish(nil) // when the loop is left, or a body or hook panics
+		err, left := s.run(yield)
+		if left {
+			return
+		}
+		s.finish(err)
+		if err != nil {
+			yield(Event{}, err)
+		}
+	}
+}
+
+// LastEventID returns the stream's last event ID: the newest that a finished
+// block of the stream has set, or the one that the request came with. It is what
+// the next attempt will send, and what to store in order to resume later. It may
+// be called at any time from any goroutine.
+func (s *Stream) LastEventID() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lastEventID
+}
+
+// Reconnect asks for a new connection now. An open connection is dropped, one
+// that is being made is begun anew, and a wait is cut short, but none below what
+// the server asked for. The attempt that it ends has the Kind policy.Restarted,
+// and the policy decides as always.
+//
+// Reconnect returns at once. Before the stream is ranged over, and after its
+// end, it does nothing. It may be called from any goroutine, from the loop body,
+// and from hooks.
+func (s *Stream) Reconnect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != stateRunning {
+		return
+	}
+	s.restart = true
+	if s.interrupt != nil {
+		s.interrupt(&interruption{kind: policy.Restarted})
+	}
+	if s.wake != nil {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *Stream) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != stateNew {
+		return false
+	}
+	s.state = stateRunning
+	return true
+}
+
+// finish releases what the stream still holds and reports its end, once.
+func (s *Stream) finish(err error) {
+	s.mu.Lock()
+	over := s.state == stateOver
+	s.state = stateOver
+	s.mu.Unlock()
+	if over {
+		return
+	}
+	if s.adopted != nil && s.adopted.Body != nil {
+		s.adopted.Body.Close()
+	}
+	if s.request != nil && s.request.Body != nil && !s.bodySent {
+		s.request.Body.Close() // as net/http does with a request that it cannot send
+	}
+	s.decoder = Decoder{}
+	if s.trace.Done != nil {
+		s.trace.Done(err)
+	}
+}
+
+// context returns the one context that governs the stream.
+func (s *Stream) context() context.Context {
+	switch {
+	case s.request != nil:
+		return s.request.Context()
+	case s.adopted.Request != nil:
+		return s.adopted.Request.Context()
+	default:
+		return context.Background()
+	}
+}
+
+// run makes attempts until there is to be no other. It returns how the stream
+// ended, or that the loop was left.
+func (s *Stream) run(yield func(Event, error) bool) (end error, left bool) {
+	ctx := s.context()
+	next := policy.After(0) // without limits
+	for number := 1; ; number++ {
+		if ctx.Err() != nil {
+			return context.Cause(ctx), false
+		}
+		attempt, left := s.attempt(ctx, number, next, yield)
+		if left {
+			return nil, true
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx), false
+		}
+		if s.trace.End != nil {
+			s.trace.End(attempt)
+			if ctx.Err() != nil {
+				return context.Cause(ctx), false
+			}
+		}
+		next = s.policy.Next(attempt)
+		if ctx.Err() != nil {
+			return context.Cause(ctx), false
+		}
+		wait, err := s.decide(ctx, attempt, next)
+		if wait == nil {
+			return err, false
+		}
+		if next.Forgets() {
+			s.setLastEventID("")
+		}
+		if !s.wait(ctx, *wait) {
+			return context.Cause(ctx), false
+		}
+	}
+}
+
+// A pause is the time between two attempts. Both durations count from the end of
+// the first of them.
+type pause struct {
+	WaitInfo
+	from time.Time
+}
+
+// decide returns the pause that follows an attempt, or none and how the stream
+// ends.
+func (s *Stream) decide(ctx context.Context, a policy.Attempt, d policy.Decision) (*pause, error) {
+	if reason, stopped := d.Stopped(); stopped {
+		if reason == nil {
+			return nil, nil
+		}
+		return nil, &StopError{Reason: reason, Attempt: a}
+	}
+	if !s.repeatable {
+		if a.Kind == policy.Ended && a.Err == nil {
+			return nil, nil
+		}
+		return nil, &StopError{Reason: ErrNotReplayable, Attempt: a}
+	}
+	wait := max(d.Delay(), a.Asked) // G1: never sooner than the server asked
+	if deadline, ok := ctx.Deadline(); ok {
+		// G2: no part of a wait that cannot end in time is slept. The context's
+		// deadline is the one time that is not the Clock's.
+		left := time.Until(deadline)
+		if wait-s.clock.Now().Sub(a.End) >= left {
+			return nil, &StopError{Reason: &deadlineError{wait, left}, Attempt: a}
+		}
+	}
+	return &pause{
+		WaitInfo: WaitInfo{Number: a.Number + 1, Asked: a.Asked, Decided: d.Delay(), Waited: wait},
+		from:     a.End,
+	}, nil
+}
+
+// wait returns true once p is over, or, if Reconnect cuts it short, once the part
+// of it that the server asked for is. It returns false when ctx is done.
+func (s *Stream) wait(ctx context.Context, p pause) bool {
+	rest := p.Waited - s.clock.Now().Sub(p.from)
+	if rest <= 0 {
+		if s.trace.Wait != nil {
+			s.trace.Wait(p.WaitInfo)
+		}
+		return ctx.Err() == nil
+	}
+
+	wake := make(chan struct{}, 1) // a signal to look again, from the timer and from Reconnect
+	timer := s.clock.AfterFunc(rest, func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	})
+	defer timer.Stop()
+	s.mu.Lock()
+	s.wake = wake
+	if s.restart {
+		wake <- struct{}{}
+	}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.wake = nil
+		s.mu.Unlock()
+	}()
+	if s.trace.Wait != nil {
+		s.trace.Wait(p.WaitInfo)
+	}
+
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-wake:
+		}
+		need := p.Waited
+		s.mu.Lock()
+		if s.restart {
+			need = p.Asked
+		}
+		s.mu.Unlock()
+		rest := need - s.clock.Now().Sub(p.from)
+		if rest <= 0 {
+			return ctx.Err() == nil
+		}
+		timer.Reset(rest)
+	}
+}
+
+func (s *Stream) setLastEventID(id string) {
+	s.mu.Lock()
+	s.lastEventID = id
+	s.mu.Unlock()
+}
+
+// A deadlineError is the reason to stop when a wait cannot end before the
+// context's deadline.
+type deadlineError struct{ wait, left time.Duration }
+
+func (e *deadlineError) Error() string {
+	return fmt.Sprintf("a wait of %v does not fit in the %v left to the context's deadline", e.wait, max(e.left, 0))
+}
+
+func (e *deadlineError) Unwrap() error { return context.DeadlineExceeded }
