@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/reprise-sse/reprise/clock"
@@ -19,7 +20,8 @@ import (
 type attempt struct {
 	stream *Stream
 	facts  policy.Attempt
-	ctx    context.Context
+	parent context.Context // the stream's
+	ctx    context.Context // of the attempt
 	cancel context.CancelCauseFunc
 
 	within clock.Timer // the limit of Decision.Within; nil if there is none
@@ -29,6 +31,7 @@ type attempt struct {
 
 	unsent    *requestBody  // made for the request and not handed over
 	body      io.ReadCloser // of the response; nil without one
+	bodyOnce  sync.Once     // closes body
 	stopClose func() bool   // keeps the context's end from closing body
 }
 
@@ -51,7 +54,7 @@ func (i *interruption) Unwrap() error { return i.err }
 // and yields its events. It reports that the loop was left instead of facts when
 // that is what ended it.
 func (s *Stream) attempt(ctx context.Context, number int, limits policy.Decision, yield func(Event, error) bool) (facts policy.Attempt, left bool) {
-	a := &attempt{stream: s, facts: policy.Attempt{Number: number, Start: s.clock.Now()}}
+	a := &attempt{stream: s, parent: ctx, facts: policy.Attempt{Number: number, Start: s.clock.Now()}}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	defer a.release()
 
@@ -96,7 +99,7 @@ func (a *attempt) run(yield func(Event, error) bool) (left bool) {
 	}
 	// A transport's own body ends with the context; an adopted one, or one that
 	// a RoundTripper wrapped, may not.
-	a.stopClose = context.AfterFunc(a.ctx, func() { a.body.Close() })
+	a.stopClose = context.AfterFunc(a.ctx, a.closeBody)
 	a.facts.Status, a.facts.Header = resp.StatusCode, resp.Header
 
 	source, why := eventStream(resp, a)
@@ -171,7 +174,6 @@ func connectTimeout(own, clientTimeout time.Duration) time.Duration {
 // read decodes source and yields its events.
 func (a *attempt) read(source io.Reader, yield func(Event, error) bool) (left bool) {
 	s := a.stream
-	done := s.context()
 	s.decoder.reset(source, s.LastEventID(), &hooks{
 		comment: s.trace.Comment,
 		retry: func(d time.Duration) {
@@ -196,7 +198,7 @@ func (a *attempt) read(source io.Reader, yield func(Event, error) bool) (left bo
 			}
 			a.facts.Messages++
 		}
-		if done.Err() != nil {
+		if a.parent.Err() != nil {
 			return false
 		}
 		if !yield(event, nil) {
@@ -271,9 +273,12 @@ func (a *attempt) release() {
 	// order to keep the connection.
 	a.cancel(context.Canceled)
 	if a.body != nil {
-		a.body.Close()
+		a.closeBody()
 	}
 }
+
+// closeBody closes the response's body, once, and returns when that is done.
+func (a *attempt) closeBody() { a.bodyOnce.Do(func() { a.body.Close() }) }
 
 // A timeoutError is the cause of an attempt that got no response in time.
 type timeoutError struct{ limit time.Duration }

@@ -62,7 +62,7 @@ type Client struct {
 
 const (
 	defaultConnectTimeout = 30 * time.Second
-	maxRedirects          = 20 // Fetch §4.4, HTTP-redirect fetch, step 7
+	maxRedirects          = 20 // Fetch, HTTP-redirect fetch
 )
 
 // Get returns the events of url: the zero Client's stream of a GET request. It is

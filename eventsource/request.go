@@ -50,14 +50,14 @@ func (a *attempt) newRequest() (*http.Request, error) {
 	if req.Header == nil {
 		req.Header = make(http.Header)
 	}
-	// HTML §9.2.2, the constructor, steps 9 and 13: Accept and the cache mode
-	// no-store, for which Fetch sends these two. Compressed responses are apt to
-	// be held back until a block is full.
+	// HTML §9.2.2, the constructor, steps 10 and 11: Accept, and the cache mode
+	// no-store, for which Fetch sends the next two. A compressed response is apt
+	// to be held back until a block is full.
 	setDefault(req.Header, headerAccept, "text/event-stream")
 	setDefault(req.Header, headerCacheControl, "no-cache")
 	setDefault(req.Header, headerPragma, "no-cache")
 	setDefault(req.Header, headerAcceptEncoding, "identity")
-	// HTML §9.2.3, reestablish the connection, step 4.3
+	// HTML §9.2.3, reestablish the connection, step 5.3
 	if id != "" {
 		req.Header[headerLastEventID] = []string{id}
 	} else {
@@ -99,7 +99,15 @@ func setDefault(h http.Header, name, value string) {
 
 // A requestBody is the body of one attempt as this package set it, which tells
 // it from one that Prepare set.
-type requestBody struct{ io.ReadCloser }
+type requestBody struct {
+	io.ReadCloser
+	read bool
+}
+
+func (b *requestBody) Read(p []byte) (int, error) {
+	b.read = true
+	return b.ReadCloser.Read(p)
+}
 
 // attemptBody returns the body for the next attempt; nil if the request has none,
 // or none any more.
@@ -112,11 +120,11 @@ func (s *Stream) attemptBody() (*requestBody, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: GetBody: %w", ErrNotReplayable, err)
 		}
-		return &requestBody{body}, nil
+		return &requestBody{ReadCloser: body}, nil
 	case s.bodySent:
 		return nil, nil
 	default:
-		return &requestBody{s.request.Body}, nil
+		return &requestBody{ReadCloser: s.request.Body}, nil
 	}
 }
 
@@ -134,9 +142,17 @@ func (a *attempt) handOver(req *http.Request) {
 }
 
 // dropUnsent closes the body that this attempt made and did not send. The one
-// that the request came with stays, for the next attempt or for finish.
+// that the request came with stays, for the next attempt or for finish, unless
+// Prepare has read of it.
 func (a *attempt) dropUnsent() {
-	if a.unsent != nil && a.stream.request.GetBody != nil {
+	if a.unsent == nil {
+		return
+	}
+	switch {
+	case a.stream.request.GetBody != nil:
+		a.unsent.Close()
+	case a.unsent.read:
+		a.stream.bodySent = true
 		a.unsent.Close()
 	}
 	a.unsent = nil

@@ -16,7 +16,7 @@ const (
 )
 
 // eventStream checks that resp is an event stream (HTML §9.2.2, the constructor,
-// step 15) and returns a reader of its decoded body, which reads from wire; or it
+// step 15.3) and returns a reader of its decoded body, which reads from wire; or it
 // tells why it is none.
 func eventStream(resp *http.Response, wire io.Reader) (source io.Reader, why string) {
 	answered := "the server answered " + statusText(resp.StatusCode)
@@ -60,12 +60,12 @@ func (a *attempt) reject(resp *http.Response, why string) *ResponseError {
 }
 
 // mimeEssence returns the essence of the MIME type of a response, in lower case,
-// or "" if there is no valid one (Fetch §2.2.2, extract a MIME type). Parameters
+// or "" if there is no valid one (Fetch, extract a MIME type). Parameters
 // are not looked at: whatever they are worth, they do not make a type invalid,
 // which is why mime.ParseMediaType would not do.
 func mimeEssence(contentType []string) (essence string) {
 	for value := range splitHeader(contentType) {
-		// Mimesniff §4.4, parse a MIME type
+		// Mimesniff, parse a MIME type
 		value, _, _ = strings.Cut(value, ";")
 		value = strings.ToLower(strings.Trim(value, "\t\n\r "))
 		typ, subtype, ok := strings.Cut(value, "/")
@@ -77,7 +77,7 @@ func mimeEssence(contentType []string) (essence string) {
 }
 
 // splitHeader yields the values of a header: its lines joined and split again at
-// the commas outside quotes (Fetch §2.2.2, get, decode, and split).
+// the commas outside quotes (Fetch, get, decode, and split).
 func splitHeader(lines []string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		joined := strings.Join(lines, ", ")
