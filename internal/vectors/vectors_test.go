@@ -120,3 +120,60 @@ func TestUnknownWordsAreErrors(t *testing.T) {
 		}
 	}
 }
+
+// A name in the table of differences that no vector has would be a difference
+// that nobody looks for.
+func TestDifferencesNameVectors(t *testing.T) {
+	table, err := vectors.Differences()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, load := range []func() ([]vectors.Browser, error){vectors.BrowserNamed, vectors.BrowserGenerated, vectors.BrowserHTTP} {
+		list, err := load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range list {
+			if known[v.ID] {
+				t.Errorf("two vectors are called %q", v.ID)
+			}
+			known[v.ID] = true
+		}
+	}
+	formats, err := vectors.Formats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range formats {
+		known[v.Name] = true
+	}
+	networks, err := vectors.Networks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range networks {
+		known[v.Name] = true
+	}
+	for name := range table {
+		if !known[name] {
+			t.Errorf("the table of differences names %q, which is no vector", name)
+		}
+	}
+}
+
+func TestDifferencesAreStrict(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"# note\n\n= a: why\nx\ny\n= b: why\nz\n": true,
+		"x\n":                          false,
+		"= a: why\n":                   false,
+		"= a\nx\n":                     false,
+		"= a: why\nx\nx\n":             false,
+		"= a: why\nx\n= a: why\ny\n":   false,
+		"= a: why\nx\n= b: other\nx\n": false,
+	} {
+		if err := vectors.Parse(text); (err == nil) != ok {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
