@@ -255,6 +255,8 @@ type BudgetError struct {
 	Left time.Duration
 }
 
+var _ error = (*BudgetError)(nil)
+
 // Error names both durations.
 func (e *BudgetError) Error() string {
 	return fmt.Sprintf("a wait of %v does not fit in the %v left of the budget", e.Asked, max(e.Left, 0))
