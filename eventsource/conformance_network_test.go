@@ -1,0 +1,328 @@
+package eventsource_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprise-sse/reprise/eventsource"
+	"github.com/reprise-sse/reprise/internal/vectors"
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// This file replays the network vectors of wpt.jsonl over real sockets, on a fake
+// clock.
+
+// The two host names of the server.
+const (
+	origin1 = "http://origin1.test"
+	origin2 = "http://origin2.test"
+)
+
+func TestVectorsNetwork(t *testing.T) {
+	for _, v := range must(t, vectors.Networks) {
+		t.Run(v.Name, func(t *testing.T) {
+			switch {
+			case v.Construct.FromBytes != nil:
+				replayFromBytes(t, v)
+			case v.Construct.Error && !v.Construct.OrTrace:
+				replayConstructorError(t, v)
+			default:
+				replay(t, v)
+			}
+		})
+	}
+}
+
+// replayFromBytes is for a client that is given bytes and no server: a Decoder.
+// Whatever it reads, there are no requests.
+func replayFromBytes(t *testing.T, v vectors.Network) {
+	var trace []vectors.Report
+	for e, err := range eventsource.NewDecoder(bytes.NewReader(v.Construct.FromBytes)).Events() {
+		if err != nil {
+			trace = append(trace, vectors.Report{T: "error", State: "closed"})
+			break
+		}
+		trace = append(trace, eventReport(e))
+	}
+	agree(t, v.Name, cmp.Diff(v.Trace, trace))
+}
+
+func replayConstructorError(t *testing.T, v vectors.Network) {
+	n := 0
+	for _, err := range eventsource.Get(t.Context(), v.URL) {
+		n++
+		if err == nil {
+			t.Error("no error")
+		}
+	}
+	if n != 1 {
+		t.Errorf("the stream yielded %d times, want one error", n)
+	}
+}
+
+func eventReport(e eventsource.Event) vectors.Report {
+	return vectors.Report{T: "event", Event: vectors.Event{Type: e.Type, Data: e.Data, LastEventID: e.LastEventID}}
+}
+
+// errLeft is the cause of a context's end that stands for the caller's leaving the
+// loop when that is not in the loop.
+var errLeft = errors.New("the caller has left")
+
+// A replayer observes a stream as a network vector's trace does, and does what the
+// vector wants the caller to do.
+type replayer struct {
+	vector vectors.Network
+	server *wireServer
+	cancel context.CancelCauseFunc
+
+	trace []vectors.Report
+	urls  []string       // that the client says it was given
+	count map[string]int // reports of each kind
+	left  bool           // the loop body is to leave the loop
+
+	mu       sync.Mutex
+	problems []string          // seen by the server
+	answered map[int]time.Time // when each answer was over
+}
+
+func replay(t *testing.T, v vectors.Network) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	r := &replayer{vector: v, cancel: cancel, count: map[string]int{}, answered: map[int]time.Time{}}
+	r.server = newWireServer(t, r.answer)
+
+	idle, stopIdle := context.WithCancel(context.Background())
+	driven := make(chan struct{})
+	go func() {
+		defer close(driven)
+		r.server.advanceWhenIdle(idle)
+	}()
+
+	client := eventsource.Client{
+		HTTPClient:   &http.Client{Transport: r.server},
+		Clock:        r.server.clock,
+		IdleTimeout:  v.Options.ReadTimeout,
+		MaxEventSize: v.Options.MaxEventBytes,
+		Policy:       policy.Rules{Delay: v.Options.ReconnectionTime, Jitter: -1, Floor: -1}.New,
+		Trace: &eventsource.Trace{
+			Connect: func(c eventsource.ConnectInfo) { r.urls = append(r.urls, c.Request.URL.Path) },
+			Open:    func(eventsource.OpenInfo) { r.report(vectors.Report{T: "open"}) },
+			Wait: func(w eventsource.WaitInfo) {
+				r.report(vectors.Report{T: "error", State: "connecting"})
+				if ctx.Err() == nil {
+					r.server.clock.Advance(w.Waited)
+				}
+			},
+		},
+	}
+	if v.Options.ReconnectionTime == 0 {
+		client.Policy = policy.Rules{Delay: 10 * time.Millisecond, Jitter: -1, Floor: -1}.New
+	}
+
+	r.act("start")
+	var end error
+	for e, err := range client.Stream(r.request(ctx)).Events() {
+		if err != nil {
+			end = err
+			break
+		}
+		r.report(eventReport(e))
+		if r.left {
+			break
+		}
+	}
+	switch {
+	case r.left, errors.Is(end, errLeft):
+		r.trace = append(r.trace, vectors.Report{T: "closed"})
+	case end != nil, v.OrderlyEndOK:
+		r.trace = append(r.trace, vectors.Report{T: "error", State: "closed"})
+	default:
+		r.trace = append(r.trace, vectors.Report{T: "end"})
+	}
+	stopIdle()
+	<-driven
+
+	// Nothing more happens: all timers were the server's, and are stopped with it.
+	r.server.close()
+	if d, ok := r.server.clock.Next(); ok {
+		t.Errorf("after the end a timer is pending, due in %v", d)
+	}
+	r.check(t, end)
+}
+
+func (r *replayer) request(ctx context.Context) *http.Request {
+	target := r.vector.URL
+	if strings.HasPrefix(target, "/") {
+		target = origin1 + target
+	}
+	options := r.vector.Options
+	method := options.Method
+	if method == "" {
+		method = http.MethodGet
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, nil)
+	if options.Body != "" {
+		req, err = http.NewRequestWithContext(ctx, method, target, strings.NewReader(options.Body))
+	}
+	if err != nil {
+		panic(err)
+	}
+	for name, value := range options.Headers {
+		req.Header.Set(name, value)
+	}
+	if options.LastEventID != nil {
+		req.Header.Set("Last-Event-ID", *options.LastEventID)
+	}
+	return req
+}
+
+// report adds to the trace and does what is to be done on it.
+func (r *replayer) report(report vectors.Report) {
+	r.trace = append(r.trace, report)
+	r.act(report.T)
+}
+
+func (r *replayer) act(on string) {
+	r.count[on]++
+	for _, a := range r.vector.Actions {
+		if a.On != on || a.Nth != 0 && a.Nth != r.count[on] {
+			continue
+		}
+		do := func() { r.cancel(nil) }
+		if a.Do == "close" {
+			do = func() { r.cancel(errLeft) }
+		}
+		switch {
+		case a.After > 0:
+			r.server.clock.AfterFunc(a.After, do)
+		case a.Do == "close" && on == "event":
+			r.left = true
+		default:
+			do()
+		}
+	}
+}
+
+// answer is what the server does with request n.
+func (r *replayer) answer(n int, req wireRequest) wireAnswer {
+	ending := func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.answered[n] = r.server.clock.Now()
+	}
+	if n >= len(r.vector.Server) {
+		return wireAnswer{Drop: true, Ending: ending} // RequestsTotal tells
+	}
+	a := r.vector.Server[n]
+	if a.Expect != nil {
+		r.expect(n, req, *a.Expect)
+	}
+	if want := strings.TrimPrefix(origin1, "http://"); a.Host == "origin2" {
+		want = strings.TrimPrefix(origin2, "http://")
+		if got := req.lines("Host"); !slices.Equal(got, []string{want}) {
+			r.problem("request %d: Host is %q, want %q", n+1, got, want)
+		}
+	}
+	w := wireAnswer{
+		Drop: a.Drop, Delay: a.Delay, Status: a.Status, Body: vectors.Chunked,
+		Parts: a.Chunks, Hold: a.End == "open", Cut: a.End == "abort", Ending: ending,
+	}
+	if a.Status == http.StatusNoContent || a.Status == http.StatusNotModified {
+		w.Body = vectors.NoBody
+	}
+	for _, h := range a.Headers {
+		w.Headers = append(w.Headers, h[0]+": "+strings.ReplaceAll(h[1], "{origin2}", origin2))
+	}
+	return w
+}
+
+func (r *replayer) expect(n int, req wireRequest, want vectors.Expect) {
+	for _, x := range []struct{ what, got, want string }{
+		{"method", req.Method, want.Method},
+		{"path", req.Path, want.Path},
+		{"body", req.Body, want.Body},
+	} {
+		if x.want != "" && x.got != x.want {
+			r.problem("request %d: the %s is %q, want %q", n+1, x.what, x.got, x.want)
+		}
+	}
+	for name, value := range want.Headers {
+		lines := req.lines(name)
+		switch {
+		case value == nil && len(lines) != 0:
+			r.problem("request %d: %s is %q, must be absent", n+1, name, lines)
+		case value != nil && !slices.Equal(lines, []string{*value}):
+			r.problem("request %d: %s is %q, want %q", n+1, name, lines, *value)
+		}
+	}
+}
+
+func (r *replayer) problem(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.problems = append(r.problems, fmt.Sprintf(format, args...))
+}
+
+// check compares everything with the vector once the stream and the server are
+// over.
+func (r *replayer) check(t *testing.T, end error) {
+	t.Helper()
+	v := r.vector
+	for _, p := range r.problems {
+		t.Error(p)
+	}
+	requests := r.server.log()
+	total := v.RequestsTotal
+	diff := cmp.Diff(v.Trace, r.trace)
+	if diff != "" && slices.ContainsFunc(v.AcceptAlso, func(also []vectors.Report) bool { return cmp.Equal(also, r.trace) }) {
+		diff = ""
+		total = min(total, len(requests)) // the vector counts those of its first trace
+	}
+	if len(requests) != total {
+		diff += fmt.Sprintf("%d requests, want %d\n", len(requests), total)
+	}
+	agree(t, v.Name, diff)
+
+	for _, d := range v.Delays {
+		if d.BeforeRequest > len(requests) {
+			continue // counted above
+		}
+		wait := requests[d.BeforeRequest-1].At.Sub(r.answered[d.BeforeRequest-2])
+		if wait < d.Min || d.Max != 0 && wait > d.Max {
+			t.Errorf("request %d comes after %v, want %v to %v", d.BeforeRequest, wait, d.Min, d.Max)
+		}
+	}
+
+	if want := v.Reports; want.URL != "" {
+		if !slices.Equal(r.urls, []string{want.URL}) {
+			t.Errorf("the client asked for %q, want %q", r.urls, want.URL)
+		}
+		if got := requests[len(requests)-1].Path; got != want.FinalURL {
+			t.Errorf("the stream came from %q, want %q", got, want.FinalURL)
+		}
+	}
+	if want := v.Reports; want.Status != 0 {
+		var refused *eventsource.ResponseError
+		if !errors.As(end, &refused) {
+			t.Fatalf("the end is %v, want a ResponseError", end)
+		}
+		if refused.StatusCode != want.Status {
+			t.Errorf("the error has the status %d, want %d", refused.StatusCode, want.Status)
+		}
+		for name, value := range want.ResponseHeaders {
+			if got := refused.Header.Get(name); got != value {
+				t.Errorf("the error has %s %q, want %q", name, got, value)
+			}
+		}
+	}
+}
