@@ -32,7 +32,8 @@ type attempt struct {
 	unsent    *requestBody  // made for the request and not handed over
 	body      io.ReadCloser // of the response; nil without one
 	bodyOnce  sync.Once     // closes body
-	stopClose func() bool   // keeps the context's end from closing body
+	stopClose func() bool   // keeps the context's end from closing body; nil if it does not
+	adopted   bool          // the response is not to a request of the stream
 }
 
 // An interruption is the cause with which an attempt's context is cancelled.
@@ -51,13 +52,19 @@ func (i *interruption) Error() string {
 func (i *interruption) Unwrap() error { return i.err }
 
 // attempt makes one attempt, within the limits of the decision that led to it,
-// and yields its events. It reports that the loop was left instead of facts when
-// that is what ended it.
-func (s *Stream) attempt(ctx context.Context, number int, limits policy.Decision, yield func(Event, error) bool) (facts policy.Attempt, left bool) {
-	a := &attempt{stream: s, parent: ctx, facts: policy.Attempt{Number: number, Start: s.clock.Now()}}
-	a.ctx, a.cancel = context.WithCancelCause(ctx)
+// and yields its events. It returns the facts, and whether the loop was left.
+func (s *Stream) attempt(ctx context.Context, number int, limits *policy.Decision, yield func(Event, error) bool) (facts *policy.Attempt, left bool) {
+	a := s.newAttempt(ctx, number, limits)
 	defer a.release()
+	if source := a.open(); source != nil {
+		left = a.read(source, yield)
+	}
+	return a.end(), left
+}
 
+func (s *Stream) newAttempt(ctx context.Context, number int, limits *policy.Decision) *attempt {
+	a := &attempt{stream: s, parent: ctx, facts: policy.Attempt{Number: number, Start: s.client.Clock.Now()}}
+	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	s.mu.Lock()
 	s.restart, s.interrupt = false, a.cancel
 	s.mu.Unlock()
@@ -67,56 +74,74 @@ func (s *Stream) attempt(ctx context.Context, number int, limits policy.Decision
 		a.idle = d
 	}
 	if limit, ok := limits.Limit(); ok {
-		a.within = s.clock.AfterFunc(limit, func() {
+		a.within = s.client.Clock.AfterFunc(limit, func() {
 			a.cancel(&interruption{policy.Expired, fmt.Errorf("%w: %v", ErrExpired, limit)})
 		})
 	}
+	return a
+}
 
-	left = a.run(yield)
+// end completes the facts of an attempt that is over.
+func (a *attempt) end() *policy.Attempt {
+	s := a.stream
 	a.settle()
 	a.release()
-
-	a.facts.End = s.clock.Now()
+	a.facts.End = s.client.Clock.Now()
 	a.facts.Retry, a.facts.HasRetry = s.retry, s.hasRetry
 	if s.hasRetry {
 		a.facts.Asked = max(a.facts.Asked, s.retry)
 	}
 	a.facts.LastEventID = s.LastEventID()
-	return a.facts, left
+	return &a.facts
 }
 
-// run does the attempt and leaves in the facts how it ended, as far as can be
-// told without the interruption.
-func (a *attempt) run(yield func(Event, error) bool) (left bool) {
+// open connects and returns where to read the stream from, or nil and leaves in
+// the facts why not, as far as can be told without the interruption.
+func (a *attempt) open() io.Reader {
 	resp, err := a.connect()
 	if err != nil {
 		a.facts.Kind, a.facts.Err = policy.Failed, err
-		return false
+		return nil
 	}
 	a.body = resp.Body
 	if a.body == nil {
 		a.body = http.NoBody
 	}
-	// A transport's own body ends with the context; an adopted one, or one that
-	// a RoundTripper wrapped, may not.
-	a.stopClose = context.AfterFunc(a.ctx, a.closeBody)
+	if a.adopted || !endsWithContext(a.stream.client.HTTPClient) {
+		a.stopClose = context.AfterFunc(a.ctx, a.closeBody)
+	}
 	a.facts.Status, a.facts.Header = resp.StatusCode, resp.Header
 
 	source, why := eventStream(resp, a)
 	if why != "" {
 		a.facts.Kind, a.facts.Err = policy.Rejected, a.reject(resp, why)
 		a.facts.Asked = retryAfter(resp.Header)
-		return false
+		return nil
 	}
 	if err := a.ctx.Err(); err != nil {
 		a.facts.Kind, a.facts.Err = policy.Failed, err // ConnectTimeout passed as the headers came
-		return false
+		return nil
 	}
-	a.facts.Open = a.stream.clock.Now()
-	if hook := a.stream.trace.Open; hook != nil {
+	a.facts.Open = a.stream.client.Clock.Now()
+	if hook := a.stream.client.Trace.Open; hook != nil {
 		hook(OpenInfo{Number: a.facts.Number, Status: resp.StatusCode, Header: resp.Header})
 	}
-	return a.read(source, yield)
+	return source
+}
+
+// endsWithContext reports whether the bodies that c returns are known to end with
+// the context of their request. They all should; but an adopted one belongs to
+// another context, and RoundTrippers forget.
+func endsWithContext(c *http.Client) bool {
+	var transport http.RoundTripper
+	if c != nil {
+		transport = c.Transport
+	}
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	_, ok := transport.(*http.Transport)
+	return ok
 }
 
 // connect returns the response to this attempt: the adopted one, or that to a
@@ -124,15 +149,15 @@ func (a *attempt) run(yield func(Event, error) bool) (left bool) {
 func (a *attempt) connect() (*http.Response, error) {
 	s := a.stream
 	if resp := s.adopted; resp != nil {
-		s.adopted = nil
+		s.adopted, a.adopted = nil, true
 		return resp, nil
 	}
 	req, err := a.newRequest()
 	if err != nil {
 		return nil, err
 	}
-	if s.trace.Connect != nil {
-		s.trace.Connect(ConnectInfo{Number: a.facts.Number, Request: req})
+	if s.client.Trace.Connect != nil {
+		s.client.Trace.Connect(ConnectInfo{Number: a.facts.Number, Request: req})
 	}
 
 	client := *http.DefaultClient
@@ -143,7 +168,7 @@ func (a *attempt) connect() (*http.Response, error) {
 	client.Timeout = 0 // it would bound the body too
 	client.CheckRedirect = checkRedirect(client.CheckRedirect)
 	if timeout > 0 {
-		timer := s.clock.AfterFunc(timeout, func() {
+		timer := s.client.Clock.AfterFunc(timeout, func() {
 			a.cancel(&interruption{policy.Failed, &timeoutError{timeout}})
 		})
 		defer timer.Stop()
@@ -171,22 +196,27 @@ func connectTimeout(own, clientTimeout time.Duration) time.Duration {
 	return own
 }
 
-// read decodes source and yields its events.
-func (a *attempt) read(source io.Reader, yield func(Event, error) bool) (left bool) {
+// decode makes the stream's decoder read source.
+func (a *attempt) decode(source io.Reader) {
 	s := a.stream
 	s.decoder.reset(source, s.LastEventID(), &hooks{
-		comment: s.trace.Comment,
+		comment: s.client.Trace.Comment,
 		retry: func(d time.Duration) {
 			a.facts.RetrySent = true
 			s.retry, s.hasRetry = d, true
-			if s.trace.Retry != nil {
-				s.trace.Retry(d)
+			if s.client.Trace.Retry != nil {
+				s.client.Trace.Retry(d)
 			}
 		},
 		commit: s.setLastEventID,
 	})
+}
+
+// read yields the events of source until it ends or the loop is left.
+func (a *attempt) read(source io.Reader, yield func(Event, error) bool) (left bool) {
+	a.decode(source)
 	for {
-		event, err := s.decoder.Next()
+		event, err := a.stream.decoder.Next()
 		if err != nil {
 			a.facts.Kind, a.facts.Err = endOfRead(err)
 			return false
@@ -228,7 +258,7 @@ func (a *attempt) Read(p []byte) (int, error) {
 		return a.body.Read(p)
 	}
 	if a.idleTimer == nil {
-		a.idleTimer = a.stream.clock.AfterFunc(a.idle, func() {
+		a.idleTimer = a.stream.client.Clock.AfterFunc(a.idle, func() {
 			a.cancel(&interruption{policy.Idle, fmt.Errorf("%w: %v", ErrIdle, a.idle)})
 		})
 	} else {
@@ -266,7 +296,7 @@ func (a *attempt) release() {
 		a.within.Stop()
 	}
 	a.dropUnsent()
-	if a.body != nil {
+	if a.stopClose != nil {
 		a.stopClose()
 	}
 	// Before Close, or a transport might try to read the rest of the body in

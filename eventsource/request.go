@@ -46,7 +46,12 @@ func (a *attempt) newRequest() (*http.Request, error) {
 	}
 
 	guard := &resendGuard{cancel: a.cancel}
-	req := s.request.Clone(guard.watch(a.ctx))
+	req := s.request.WithContext(guard.watch(a.ctx))
+	if s.client.Prepare != nil {
+		req = req.Clone(req.Context()) // all of it may be edited
+	} else {
+		req.Header = req.Header.Clone()
+	}
 	if req.Header == nil {
 		req.Header = make(http.Header)
 	}

@@ -47,7 +47,7 @@ func eventStream(resp *http.Response, wire io.Reader) (source io.Reader, why str
 // reject reads the start of the body of a response that is no event stream. It
 // lets the connection be used again if that is all of it.
 func (a *attempt) reject(resp *http.Response, why string) *ResponseError {
-	timer := a.stream.clock.AfterFunc(errorBodyTime, func() { a.cancel(context.Canceled) })
+	timer := a.stream.client.Clock.AfterFunc(errorBodyTime, func() { a.cancel(context.Canceled) })
 	defer timer.Stop()
 	body, _ := io.ReadAll(io.LimitReader(a.body, errorBodySize))
 	return &ResponseError{

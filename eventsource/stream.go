@@ -18,9 +18,7 @@ import (
 // runs it. There is nothing to close: a stream that is not being ranged over
 // holds no connection, timer or goroutine.
 type Stream struct {
-	client     Client
-	trace      *Trace // never nil
-	clock      clock.Clock
+	client     Client // HTTPClient and Prepare may be nil; Trace and Clock are not
 	policy     policy.Reconnector
 	request    *http.Request  // nil if none follows the adopted response
 	adopted    *http.Response // nil once its attempt has begun
@@ -49,23 +47,23 @@ const (
 	stateOver
 )
 
+var noTrace Trace
+
 var errUsed = errors.New("eventsource: a stream can be ranged over only once; make a new one")
 
 func newStream(c Client, req *http.Request, adopted *http.Response, unsendable error) *Stream {
 	s := &Stream{
 		client:     c,
-		trace:      c.Trace,
-		clock:      c.Clock,
 		request:    req,
 		adopted:    adopted,
 		unsendable: unsendable,
 		repeatable: req != nil, // it has not been sent yet
 	}
-	if s.trace == nil {
-		s.trace = &Trace{}
+	if s.client.Trace == nil {
+		s.client.Trace = &noTrace
 	}
-	if s.clock == nil {
-		s.clock = clock.System()
+	if s.client.Clock == nil {
+		s.client.Clock = clock.System()
 	}
 	if c.Policy == nil {
 		s.policy = policy.WHATWG()
@@ -175,8 +173,8 @@ func (s *Stream) finish(err error) {
 		s.request.Body.Close() // as net/http does with a request that it cannot send
 	}
 	s.decoder = Decoder{}
-	if s.trace.Done != nil {
-		s.trace.Done(err)
+	if s.client.Trace.Done != nil {
+		s.client.Trace.Done(err)
 	}
 }
 
@@ -194,93 +192,108 @@ func (s *Stream) context() context.Context {
 
 // run makes attempts until there is to be no other. It returns how the stream
 // ended, or that the loop was left.
+//
+// A stream spends its life in attempt, on top of this frame: what runs between
+// attempts has frames of its own, which do not stay on the stacks of idle streams.
 func (s *Stream) run(yield func(Event, error) bool) (end error, left bool) {
 	ctx := s.context()
 	next := policy.After(0) // without limits
-	for number := 1; ; number++ {
-		if ctx.Err() != nil {
-			return context.Cause(ctx), false
-		}
-		attempt, left := s.attempt(ctx, number, next, yield)
+	for number := 1; ctx.Err() == nil; number++ {
+		facts, left := s.attempt(ctx, number, &next, yield)
 		if left {
 			return nil, true
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx), false
-		}
-		if s.trace.End != nil {
-			s.trace.End(attempt)
-			if ctx.Err() != nil {
-				return context.Cause(ctx), false
-			}
-		}
-		next = s.policy.Next(attempt)
-		if ctx.Err() != nil {
-			return context.Cause(ctx), false
-		}
-		wait, err := s.decide(ctx, attempt, next)
-		if wait == nil {
-			return err, false
-		}
-		if next.Forgets() {
-			s.setLastEventID("")
-		}
-		if !s.wait(ctx, *wait) {
-			return context.Cause(ctx), false
+		var over bool
+		if next, over, end = s.between(ctx, facts); over {
+			return end, false
 		}
 	}
+	return context.Cause(ctx), false
 }
 
-// A pause is the time between two attempts. Both durations count from the end of
-// the first of them.
-type pause struct {
-	WaitInfo
-	from time.Time
+// between does what comes between two attempts: it reports the end of the first,
+// asks the policy, and waits. It returns the decision that the next attempt
+// follows, or that there is none and how the stream ends. If ctx is done it
+// leaves the rest to run.
+func (s *Stream) between(ctx context.Context, facts *policy.Attempt) (next policy.Decision, over bool, end error) {
+	if ctx.Err() != nil {
+		return next, false, nil
+	}
+	if s.client.Trace.End != nil {
+		s.client.Trace.End(*facts)
+		if ctx.Err() != nil {
+			return next, false, nil
+		}
+	}
+	next = s.policy.Next(*facts)
+	if ctx.Err() != nil {
+		return next, false, nil
+	}
+	if end, over = s.refuse(ctx, facts, next); over {
+		return next, true, end
+	}
+	if next.Forgets() {
+		s.setLastEventID("")
+	}
+	s.wait(ctx, facts, next.Delay())
+	return next, false, nil
 }
 
-// decide returns the pause that follows an attempt, or none and how the stream
-// ends.
-func (s *Stream) decide(ctx context.Context, a policy.Attempt, d policy.Decision) (*pause, error) {
+// refuse reports whether the stream ends instead of following the decision, and
+// how.
+func (s *Stream) refuse(ctx context.Context, facts *policy.Attempt, d policy.Decision) (end error, over bool) {
 	if reason, stopped := d.Stopped(); stopped {
 		if reason == nil {
-			return nil, nil
+			return nil, true
 		}
-		return nil, &StopError{Reason: reason, Attempt: a}
+		return &StopError{Reason: reason, Attempt: *facts}, true
 	}
 	if !s.repeatable {
-		if a.Kind == policy.Ended && a.Err == nil {
-			return nil, nil
+		if facts.Kind == policy.Ended && facts.Err == nil {
+			return nil, true
 		}
-		return nil, &StopError{Reason: ErrNotReplayable, Attempt: a}
+		return &StopError{Reason: ErrNotReplayable, Attempt: *facts}, true
 	}
-	wait := max(d.Delay(), a.Asked) // G1: never sooner than the server asked
 	if deadline, ok := ctx.Deadline(); ok {
 		// G2: no part of a wait that cannot end in time is slept. The context's
 		// deadline is the one time that is not the Clock's.
-		left := time.Until(deadline)
-		if wait-s.clock.Now().Sub(a.End) >= left {
-			return nil, &StopError{Reason: &deadlineError{wait, left}, Attempt: a}
+		wait, left := waitAfter(facts, d.Delay()), time.Until(deadline)
+		if s.rest(facts, wait) >= left {
+			return &StopError{Reason: &deadlineError{wait, left}, Attempt: *facts}, true
 		}
 	}
-	return &pause{
-		WaitInfo: WaitInfo{Number: a.Number + 1, Asked: a.Asked, Decided: d.Delay(), Waited: wait},
-		from:     a.End,
-	}, nil
+	return nil, false
 }
 
-// wait returns true once p is over, or, if Reconnect cuts it short, once the part
-// of it that the server asked for is. It returns false when ctx is done.
-func (s *Stream) wait(ctx context.Context, p pause) bool {
-	rest := p.Waited - s.clock.Now().Sub(p.from)
-	if rest <= 0 {
-		if s.trace.Wait != nil {
-			s.trace.Wait(p.WaitInfo)
+// waitAfter returns the wait that follows an attempt.
+func waitAfter(facts *policy.Attempt, decided time.Duration) time.Duration {
+	return max(decided, facts.Asked) // G1: never sooner than the server asked
+}
+
+// rest returns what is left of a wait, which counts from the end of the attempt.
+func (s *Stream) rest(facts *policy.Attempt, wait time.Duration) time.Duration {
+	return max(wait-s.client.Clock.Now().Sub(facts.End), 0)
+}
+
+// wait returns once the wait is over, or, if Reconnect cuts it short, once the
+// part of it that the server asked for is, or when ctx is done.
+func (s *Stream) wait(ctx context.Context, facts *policy.Attempt, decided time.Duration) {
+	info := WaitInfo{
+		Number:  facts.Number + 1,
+		Asked:   facts.Asked,
+		Decided: decided,
+		Waited:  waitAfter(facts, decided),
+	}
+	rest := s.rest(facts, info.Waited)
+	if rest == 0 {
+		if s.client.Trace.Wait != nil {
+			s.client.Trace.Wait(info)
 		}
-		return ctx.Err() == nil
+		return
 	}
 
 	wake := make(chan struct{}, 1) // a signal to look again, from the timer and from Reconnect
-	timer := s.clock.AfterFunc(rest, func() {
+	timer := s.client.Clock.AfterFunc(rest, func() {
 		select {
 		case wake <- struct{}{}:
 		default:
@@ -298,27 +311,25 @@ func (s *Stream) wait(ctx context.Context, p pause) bool {
 		s.wake = nil
 		s.mu.Unlock()
 	}()
-	if s.trace.Wait != nil {
-		s.trace.Wait(p.WaitInfo)
+	if s.client.Trace.Wait != nil {
+		s.client.Trace.Wait(info)
 	}
 
-	for {
+	for rest > 0 {
 		select {
 		case <-ctx.Done():
-			return false
+			return
 		case <-wake:
 		}
-		need := p.Waited
+		wait := info.Waited
 		s.mu.Lock()
 		if s.restart {
-			need = p.Asked
+			wait = info.Asked
 		}
 		s.mu.Unlock()
-		rest := need - s.clock.Now().Sub(p.from)
-		if rest <= 0 {
-			return ctx.Err() == nil
+		if rest = s.rest(facts, wait); rest > 0 {
+			timer.Reset(rest)
 		}
-		timer.Reset(rest)
 	}
 }
 
