@@ -1,0 +1,199 @@
+package policy_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// temporary lists the statuses that rules ride out.
+func temporary(r policy.Rules) (statuses []int) {
+	for status := range 1000 {
+		if r.Temporary != nil && r.Temporary(status) {
+			statuses = append(statuses, status)
+		}
+	}
+	return statuses
+}
+
+func statusesFrom(from, to int, but ...int) (statuses []int) {
+	for status := from; status <= to; status++ {
+		if !slices.Contains(but, status) {
+			statuses = append(statuses, status)
+		}
+	}
+	return statuses
+}
+
+func TestPresetRules(t *testing.T) {
+	mcp := slices.Concat([]int{408, 409, 425, 429}, statusesFrom(500, 599, 501))
+	for _, tt := range []struct {
+		name      string
+		rules     policy.Rules
+		temporary []int
+		want      policy.Rules // but for Temporary
+	}{
+		{
+			name: "Resilient", rules: policy.ResilientRules(),
+			temporary: []int{408, 425, 429, 500, 502, 503, 504},
+		},
+		{
+			name: "MCPCall", rules: policy.MCPCallRules(), temporary: mcp,
+			want: policy.Rules{
+				Delay: time.Second, Factor: 1.5, Jitter: 0.25, MaxFruitless: 5, Budget: 300 * time.Second,
+				ProgressAfter: 10 * time.Second, PollAfter: -1, NeedID: true, Idle: 30 * time.Second,
+			},
+		},
+		{
+			name: "MCPListen", rules: policy.MCPListenRules(), temporary: mcp,
+			want: policy.Rules{
+				Delay: time.Second, Factor: 1.5, Jitter: 0.25, MaxFruitless: 12,
+				ProgressAfter: 10 * time.Second, PollAfter: 10 * time.Second,
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.temporary, temporary(tt.rules)); diff != "" {
+				t.Errorf("temporary statuses (-want +got):\n%s", diff)
+			}
+			tt.rules.Temporary = nil
+			if diff := cmp.Diff(tt.want, tt.rules); diff != "" {
+				t.Errorf("rules (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// R063: the strict policy ends at the first 503, the one for temporary statuses
+// gets past it. R064: a Retry-After binds one wait.
+func TestR063WHATWGIsStrictAndResilientIsNot(t *testing.T) {
+	turns := script(dropped.brings(1), rejected(503), rejected(503), dropped.brings(1))
+	p := newPlayer(policy.WHATWG())
+	if waits, end := p.waits(turns); len(waits) != 1 || end != "stop: status 503" {
+		t.Errorf("WHATWG: %d waits, %q; want the end at the first 503", len(waits), end)
+	}
+
+	p = newPlayer(policy.Resilient())
+	waits, end := p.waits(turns)
+	if end != "going on" {
+		t.Fatalf("Resilient: %q", end)
+	}
+	for i, least := range seconds(3, 3, 6, 3) {
+		if waits[i] < least || waits[i] >= least*3/2 {
+			t.Errorf("Resilient: wait %d is %v, want %v and up to half of it", i+1, waits[i], least)
+		}
+	}
+}
+
+func TestR064RetryAfterBindsOneWait(t *testing.T) {
+	p := newPlayer(policy.Resilient())
+	waits, _ := p.waits(script(rejected(503).asksFor(7*time.Second), dropped.brings(1)))
+	if waits[0] != 7*time.Second {
+		t.Errorf("the wait is %v, want the 7s of the server", waits[0])
+	}
+	if waits[1] < 3*time.Second || waits[1] >= 4500*time.Millisecond {
+		t.Errorf("the wait after it is %v, want the usual one", waits[1])
+	}
+}
+
+func TestR049ALongOutageIsSurvived(t *testing.T) {
+	p := newPlayer(policy.WHATWG())
+	var last time.Duration
+	for p.now.Sub(start) < 6*time.Hour {
+		if reason, stopped := p.play(failed).Stopped(); stopped {
+			t.Fatalf("stopped: %v", reason)
+		}
+		last = p.waited
+	}
+	if last > 45*time.Second {
+		t.Errorf("after 6 hours the wait is %v, more than the cap and its jitter", last)
+	}
+}
+
+func TestNever(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		turn turn
+		want string
+	}{
+		{"clean end", ended, "stop: <nil>"},
+		{"clean end after messages", ended.brings(3), "stop: <nil>"},
+		{"end inside an event", ended.fails(errCut), "stop: cut"},
+		{"broken connection", dropped, "stop: cut"},
+		{"no connection", failed, "stop: dial refused"},
+		{"rejection", rejected(503), "stop: status 503"},
+		{"silence", idle, "stop: idle"},
+		{"restart", restarted, "stop: reconnections are exhausted: this policy allows none"},
+	} {
+		if got := newPlayer(policy.Never()).play(tt.turn).String(); got != tt.want {
+			t.Errorf("%s: decided %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	if reason, _ := newPlayer(policy.Never()).play(restarted).Stopped(); !errors.Is(reason, policy.ErrExhausted) {
+		t.Errorf("after a restart the reason is %v, want ErrExhausted", reason)
+	}
+}
+
+// Each call of a preset serves one stream.
+func TestPresetsAreFresh(t *testing.T) {
+	for name, preset := range map[string]func() policy.Reconnector{
+		"WHATWG": policy.WHATWG, "Resilient": policy.Resilient, "MCPCall": policy.MCPCall, "MCPListen": policy.MCPListen,
+	} {
+		newPlayer(preset()).withID("1").waits(script(ended, failed.times(4)))
+		d := newPlayer(preset()).withID("1").play(failed)
+		if d.Delay() > 4500*time.Millisecond {
+			t.Errorf("%s: a new stream begins with %v", name, d)
+		}
+	}
+}
+
+// What a preset is, in the words of its documentation.
+func TestPresetsAreTheirRules(t *testing.T) {
+	turns := script(
+		ended, failed, ended.retry(15*time.Second), idle, rejected(409), rejected(503), rejected(503),
+		dropped.lasts(10*time.Second), dropped.lasts(30*time.Second), ended.brings(1), rejected(501), ended,
+	)
+	for _, tt := range []struct {
+		name   string
+		preset policy.Reconnector
+		rules  policy.Rules
+	}{
+		{"WHATWG", policy.WHATWG(), policy.Rules{}},
+		{"Resilient", policy.Resilient(), policy.ResilientRules()},
+		{"MCPCall", policy.MCPCall(), policy.MCPCallRules()},
+		{"MCPListen", policy.MCPListen(), policy.MCPListenRules()},
+	} {
+		got := newPlayer(tt.preset).withID("1")
+		want := newPlayer(tt.rules.New()).withID("1")
+		for i, turn := range turns {
+			g, w := got.play(turn), want.play(turn)
+			_, gotStop := g.Stopped()
+			_, wantStop := w.Stopped()
+			// Their jitter differs, within bounds.
+			if gotStop != wantStop || g.Delay() > w.Delay()*3/2 || w.Delay() > g.Delay()*3/2 || g.IdleLimit() != w.IdleLimit() {
+				t.Errorf("%s, attempt %d: decided %v, want %v", tt.name, i+1, g, w)
+			}
+			if gotStop || wantStop {
+				break
+			}
+			got.now, want.now = start, start
+		}
+	}
+}
+
+// R048 as far as it is the policy's: by default there is no giving up.
+func TestR048GivingUpIsNeverASurprise(t *testing.T) {
+	if _, end := newPlayer(policy.WHATWG()).waits(failed.times(100)); end != "going on" {
+		t.Errorf("WHATWG ends with %q", end)
+	}
+	waits, end := newPlayer(policy.Rules{MaxFruitless: 5}.New()).waits(failed.times(100))
+	if want := fmt.Sprintf("stop: %v: the run of fruitless attempts is 6 long", policy.ErrExhausted); len(waits) != 5 || end != want {
+		t.Errorf("with a limit of 5: %d reconnections, then %q; want 5, then %q", len(waits), end, want)
+	}
+}
