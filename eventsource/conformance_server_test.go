@@ -28,7 +28,8 @@ import (
 type wireServer struct {
 	t      *testing.T
 	clock  *clock.Fake
-	answer func(n int, req wireRequest) wireAnswer
+	answer func(n int, req wireRequest) wireAnswer // one call at a time
+	turn   sync.Mutex                              // for answer
 
 	listener  net.Listener
 	transport *http.Transport
@@ -168,7 +169,10 @@ func (s *wireServer) serve(conn net.Conn) {
 			s.requests = append(s.requests, req)
 			s.waiting, s.headSent, s.sent = false, false, 0
 		})
-		if !s.send(conn, r, s.answer(n, req)) {
+		s.turn.Lock()
+		a := s.answer(n, req)
+		s.turn.Unlock()
+		if !s.send(conn, r, a) {
 			return
 		}
 	}
