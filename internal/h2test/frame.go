@@ -1,0 +1,105 @@
+package h2test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// preface is what a client sends first (RFC 9113 §3.4).
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// Types, flags and settings of RFC 9113 §6.
+const (
+	frameData         = 0x0
+	frameHeaders      = 0x1
+	frameResetStream  = 0x3
+	frameSettings     = 0x4
+	framePing         = 0x6
+	frameGoAway       = 0x7
+	frameWindowUpdate = 0x8
+	frameContinuation = 0x9
+
+	flagEndStream  = 0x1 // HEADERS, DATA
+	flagAck        = 0x1 // SETTINGS, PING
+	flagEndHeaders = 0x4
+	flagPadded     = 0x8
+	flagPriority   = 0x20
+)
+
+// maxFrame is the largest payload that each side may send unasked.
+const maxFrame = 16384
+
+// A Code is an error code of HTTP/2 (RFC 9113 §7).
+type Code uint32
+
+// The codes that tests have a use for.
+const (
+	NoError         Code = 0x0
+	ProtocolError   Code = 0x1
+	InternalError   Code = 0x2
+	RefusedStream   Code = 0x7
+	Cancel          Code = 0x8
+	EnhanceYourCalm Code = 0xb
+)
+
+type frame struct {
+	kind    byte
+	flags   byte
+	stream  uint32
+	payload []byte
+}
+
+func (f frame) has(flag byte) bool { return f.flags&flag != 0 }
+
+// appendFrame appends a frame as it is on the wire (RFC 9113 §4.1).
+func appendFrame(p []byte, f frame) []byte {
+	n := len(f.payload)
+	p = append(p, byte(n>>16), byte(n>>8), byte(n), f.kind, f.flags)
+	p = binary.BigEndian.AppendUint32(p, f.stream)
+	return append(p, f.payload...)
+}
+
+var errFrame = errors.New("h2test: malformed frame")
+
+func readFrame(r io.Reader) (frame, error) {
+	var h [9]byte
+	if _, err := io.ReadFull(r, h[:]); err != nil {
+		return frame{}, err
+	}
+	n := int(h[0])<<16 | int(h[1])<<8 | int(h[2])
+	if n > maxFrame {
+		return frame{}, fmt.Errorf("%w: %d bytes", errFrame, n)
+	}
+	f := frame{
+		kind:    h[3],
+		flags:   h[4],
+		stream:  binary.BigEndian.Uint32(h[5:]) &^ (1 << 31),
+		payload: make([]byte, n),
+	}
+	_, err := io.ReadFull(r, f.payload)
+	return f, err
+}
+
+// content returns the payload of a HEADERS or DATA frame without its padding and
+// its priority.
+func (f frame) content() ([]byte, error) {
+	p, padding := f.payload, 0
+	if f.has(flagPadded) {
+		if len(p) == 0 {
+			return nil, errFrame
+		}
+		p, padding = p[1:], int(p[0])
+	}
+	if f.kind == frameHeaders && f.has(flagPriority) {
+		if len(p) < 5 {
+			return nil, errFrame
+		}
+		p = p[5:]
+	}
+	if padding > len(p) {
+		return nil, errFrame
+	}
+	return p[:len(p)-padding], nil
+}
