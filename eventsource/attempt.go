@@ -124,7 +124,11 @@ func (a *attempt) open() io.Reader {
 	}
 	a.facts.Open = a.stream.client.Clock.Now()
 	if hook := a.stream.client.Trace.Open; hook != nil {
-		hook(OpenInfo{Number: a.facts.Number, Status: resp.StatusCode, Header: resp.Header})
+		info := OpenInfo{Number: a.facts.Number, Status: resp.StatusCode, Header: resp.Header}
+		if resp.Request != nil {
+			info.URL = resp.Request.URL
+		}
+		hook(info)
 	}
 	return source
 }

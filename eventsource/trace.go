@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/reprise-sse/reprise/policy"
@@ -66,6 +67,7 @@ type OpenInfo struct {
 	Number int         // of the attempt; 1 for the first
 	Status int         // always 200 at present
 	Header http.Header // of the response; read only
+	URL    *url.URL    // where redirects led, the base of relative URLs in events; nil if unknown; read only
 }
 
 // WaitInfo is what Trace.Wait is told.
