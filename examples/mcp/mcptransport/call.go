@@ -1,0 +1,228 @@
+package mcptransport
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// A call waits for its answer.
+type call struct {
+	request *jsonrpc.Request
+	version string                  // of the protocol, for this call
+	ctx     context.Context         // of the POST and of the stream that answers it
+	end     context.CancelCauseFunc // ends both
+	parked  bool                    // the standby stream is to bring the answer; guarded by the connection's mu
+}
+
+// call sends req and leaves a goroutine to receive the answer.
+func (c *connection) call(ctx context.Context, req *jsonrpc.Request) {
+	if req.Method == methodInitialize {
+		c.greet()
+	}
+	w := &call{request: req}
+	w.ctx, w.end = c.within(ctx)
+	c.mu.Lock()
+	if version := versionOf(req); version != "" {
+		c.version = version
+	}
+	w.version = c.version
+	c.calls[req.ID] = w
+	c.mu.Unlock()
+
+	resp, err := c.post(w.ctx, req, w.version)
+	if err == nil && accepted(resp) {
+		if req.Method == methodInitialize {
+			c.mu.Lock()
+			c.sessionID = resp.Header.Get(headerSession) // Session Management, 1
+			c.mu.Unlock()
+		}
+		c.openStandby()
+	}
+	go c.receive(w, resp, err)
+}
+
+// receive brings the answer to a call from where the server has put it: into the
+// body of its response, on a stream that begins there, or on the standby stream.
+func (c *connection) receive(w *call, resp *http.Response, err error) {
+	switch {
+	case err != nil:
+		c.fail(w, err)
+	case w.subscribes():
+		c.follow(w, resp) // a refusal is for the policy too
+	case !accepted(resp):
+		c.fail(w, c.explain(c.refusal(resp)))
+	case resp.StatusCode == http.StatusAccepted:
+		resp.Body.Close()
+		c.park(w)
+	case isJSON(resp):
+		c.readJSON(w, resp)
+	default:
+		c.follow(w, resp)
+	}
+}
+
+// subscribes reports whether the stream of the answer is a subscription.
+func (w *call) subscribes() bool {
+	return w.request.Method == methodSubscribe && !resumable(w.version)
+}
+
+// follow receives the answer to a call from the stream that begins with resp. How
+// the kinds of streams differ is in the switch, and nowhere else.
+func (c *connection) follow(w *call, resp *http.Response) {
+	var (
+		next   *http.Request // what follows resp when it breaks off
+		err    error
+		answer = w.request.ID // the ID that the answer will have
+		client = c.streams
+		moved  = func(string) {}
+	)
+	switch {
+	case resumable(w.version):
+		client.Policy = c.policy(w.version, Call)
+		next, err = c.newGET(w.ctx)
+		moved = func(id string) { c.moved(w.request.ID, id) }
+	case w.subscribes():
+		client.Policy = func() policy.Reconnector { return forgetful{c.policy(w.version, Listen)()} }
+		client.Prepare = c.renew(w, &answer)
+		if next, err = c.newPOST(w.ctx, w.request, w.version); err == nil {
+			// Since Prepare makes every attempt a call of its own, it may be sent
+			// again. An empty key is how net/http is told so; it is not sent.
+			next.Header["Idempotency-Key"] = []string{}
+		}
+	default:
+		client.Policy = c.policy(w.version, Call)
+		client.IdleTimeout = 0 // to close the stream is to cancel the call
+	}
+	if err != nil {
+		resp.Body.Close()
+		c.fail(w, err)
+		return
+	}
+	for msg, err := range c.messages(client.Adopt(resp, next), &answer, moved) {
+		switch resp, isAnswer := msg.(*jsonrpc.Response); {
+		case err != nil:
+			c.fail(w, err)
+		case isAnswer:
+			c.settle(w, resp)
+		default:
+			c.deliver(msg)
+		}
+	}
+}
+
+// renew returns a Prepare that makes each request a new subscription, with an ID of
+// its own, and notes that ID.
+func (c *connection) renew(w *call, answer *jsonrpc.ID) func(*http.Request) error {
+	made := 1 // the caller's own
+	return func(req *http.Request) error {
+		made++
+		id, err := jsonrpc.MakeID(fmt.Sprintf("%v/%d", w.request.ID.Raw(), made))
+		if err != nil {
+			return err
+		}
+		data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{ID: id, Method: w.request.Method, Params: w.request.Params})
+		if err != nil {
+			return err
+		}
+		*answer = id
+		req.ContentLength = int64(len(data))
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+		req.Body, _ = req.GetBody()
+		return c.prepare(req)
+	}
+}
+
+// defaultMaxBody limits an answer in JSON as eventsource limits one in an event.
+const defaultMaxBody = 64 << 20
+
+// readJSON receives the answer to a call from the body of resp.
+func (c *connection) readJSON(w *call, resp *http.Response) {
+	defer resp.Body.Close()
+	limit := c.transport.Client.MaxEventSize
+	if limit == 0 {
+		limit = defaultMaxBody
+	}
+	body := io.Reader(resp.Body)
+	if limit > 0 {
+		body = io.LimitReader(body, int64(limit)+1)
+	}
+	data, err := io.ReadAll(body)
+	switch {
+	case err != nil:
+		c.fail(w, fmt.Errorf("%w: the body broke off: %w", ErrLost, err))
+		return
+	case limit > 0 && len(data) > limit:
+		c.fail(w, fmt.Errorf("%w: it is larger than %d bytes", ErrLost, limit))
+		return
+	}
+	msg, err := jsonrpc.DecodeMessage(data)
+	if answer, ok := msg.(*jsonrpc.Response); ok && answer.ID == w.request.ID {
+		c.settle(w, answer)
+		return
+	}
+	if jerr := jsonError(data); jerr != nil {
+		err = jerr
+	} else if err == nil {
+		err = errors.New("the server answered another call")
+	}
+	c.fail(w, fmt.Errorf("%w: %w", ErrLost, err))
+}
+
+// fail tells a call that there will be no answer, and why.
+func (c *connection) fail(w *call, why error) {
+	if errors.Is(why, mcp.ErrSessionMissing) {
+		c.end(why) // Read tells all calls
+	}
+	c.settle(w, &jsonrpc.Response{Error: why})
+}
+
+// settle answers a call, once: later answers to it are dropped.
+func (c *connection) settle(w *call, answer *jsonrpc.Response) {
+	id := w.request.ID
+	c.mu.Lock()
+	waiting := c.calls[id] == w
+	if waiting {
+		delete(c.calls, id)
+	}
+	c.mu.Unlock()
+	w.end(nil)
+	if !waiting {
+		return
+	}
+	if w.request.Method == methodInitialize && answer.Error == nil {
+		c.greeted(answer.Result)
+	}
+	answer.ID = id // a subscription may have been renewed under another
+	c.deliver(answer)
+}
+
+// cancel cancels the call that a cancellation names, in the era in which that is
+// done by closing its stream.
+func (c *connection) cancel(params json.RawMessage) {
+	var cancelled struct {
+		RequestID any `json:"requestId"`
+	}
+	if json.Unmarshal(params, &cancelled) != nil {
+		return
+	}
+	id, err := jsonrpc.MakeID(cancelled.RequestID)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	w := c.calls[id]
+	c.mu.Unlock()
+	if w != nil {
+		w.end(context.Canceled)
+	}
+}

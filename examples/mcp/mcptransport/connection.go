@@ -1,0 +1,197 @@
+package mcptransport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/reprise-sse/reprise/eventsource"
+)
+
+const (
+	methodInitialize  = "initialize"
+	methodInitialized = "notifications/initialized"
+	methodCancelled   = "notifications/cancelled"
+	methodSubscribe   = "subscriptions/listen"
+)
+
+// closeTimeout bounds the goodbye to the server, which Close waits for.
+const closeTimeout = 5 * time.Second
+
+// A connection is one MCP session. Each stream runs on a goroutine of its own,
+// under a context that ends with ctx; they meet in incoming, and in what mu guards.
+type connection struct {
+	transport Transport
+	http      http.Client        // for what is no stream
+	streams   eventsource.Client // the settings of every stream, without a policy
+	incoming  chan jsonrpc.Message
+
+	ctx context.Context         // done when the connection is over; the cause says why
+	end context.CancelCauseFunc // the first call counts
+
+	closing  sync.Once
+	closeErr error
+
+	mu        sync.Mutex
+	sessionID string
+	version   string // of the protocol, as negotiated; empty before the handshake
+	ready     bool   // the handshake of the resumable era is over
+	calls     map[jsonrpc.ID]*call
+	standby   standby
+}
+
+var _ mcp.Connection = (*connection)(nil)
+
+// Read returns the next message from any stream. When the connection is over it
+// returns io.EOF after Close, or an error that is mcp.ErrSessionMissing.
+func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case msg := <-c.incoming:
+		return msg, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-c.ctx.Done():
+		return nil, context.Cause(c.ctx)
+	}
+}
+
+// deliver hands a message to Read, and drops it if the connection ends first.
+func (c *connection) deliver(msg jsonrpc.Message) {
+	select {
+	case c.incoming <- msg:
+	case <-c.ctx.Done():
+	}
+}
+
+// Write sends msg in a POST of its own (Sending Messages, 1) and returns when its
+// answer has begun. What becomes of a call is told by the response that Read
+// returns for it, a refusal too, so an error of Write is about a notification or a
+// response that the server did not accept, or the end of the connection.
+//
+// The context of a call governs the stream of its answer too: the wait for a
+// reconnection that cannot end before its deadline is not begun.
+func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
+	if c.ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", mcp.ErrConnectionClosed, context.Cause(c.ctx))
+	}
+	req, _ := msg.(*jsonrpc.Request)
+	switch {
+	case req != nil && req.IsCall():
+		c.call(ctx, req)
+		return nil
+	case req != nil && req.Method == methodCancelled && !resumable(c.protocolVersion()):
+		c.cancel(req.Params)
+		return nil
+	default:
+		return c.notify(ctx, msg)
+	}
+}
+
+// notify sends a message that has no answer.
+func (c *connection) notify(ctx context.Context, msg jsonrpc.Message) error {
+	ctx, cancel := c.within(ctx)
+	defer cancel(nil)
+	resp, err := c.post(ctx, msg, c.protocolVersion())
+	if err == nil && !accepted(resp) {
+		err = c.explain(c.refusal(resp))
+	}
+	if err != nil {
+		if errors.Is(err, mcp.ErrSessionMissing) {
+			c.end(err)
+		}
+		return fmt.Errorf("%w: %w", err, errRejected)
+	}
+	resp.Body.Close()
+	if req, ok := msg.(*jsonrpc.Request); ok && req.Method == methodInitialized {
+		c.mu.Lock()
+		c.ready = true
+		c.mu.Unlock()
+	}
+	c.openStandby()
+	return nil
+}
+
+// Close ends the session: it cuts off all streams and calls, then tells the server
+// (Session Management, 5). It waits for the server's answer, but no longer than
+// 5 s. What it has cut off ends promptly by itself.
+func (c *connection) Close() error {
+	c.closing.Do(func() {
+		gone := errors.Is(context.Cause(c.ctx), mcp.ErrSessionMissing)
+		c.end(io.EOF)
+		if c.SessionID() != "" && !gone {
+			c.closeErr = c.leave()
+		}
+	})
+	return c.closeErr
+}
+
+// leave ends the session at the server, which may refuse it.
+func (c *connection) leave() error {
+	req, err := http.NewRequestWithContext(context.WithoutCancel(c.ctx), http.MethodDelete, c.transport.Endpoint, nil)
+	if err != nil {
+		return err
+	}
+	if err := c.prepare(req); err != nil {
+		return fmt.Errorf("mcptransport: ending the session: %w", err)
+	}
+	client := c.http
+	client.Timeout = closeTimeout
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("mcptransport: ending the session: %w", withoutURL(err))
+	}
+	return resp.Body.Close()
+}
+
+// SessionID returns the session's ID; it is empty if the server has not given one.
+func (c *connection) SessionID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sessionID
+}
+
+func (c *connection) protocolVersion() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.version
+}
+
+// greet begins the handshake of the resumable era: no session and no version are in
+// force (Session Management, 4: without a session ID).
+func (c *connection) greet() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sessionID, c.version, c.ready = "", "", false
+}
+
+// greeted notes what the handshake has settled.
+func (c *connection) greeted(result json.RawMessage) {
+	var settled struct {
+		ProtocolVersion string `json:"protocolVersion"`
+	}
+	if json.Unmarshal(result, &settled) != nil {
+		return // the SDK will find the same
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version = settled.ProtocolVersion
+}
+
+// within returns a context that ends with ctx, of the message, or with the
+// connection.
+func (c *connection) within(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+	return ctx, func(cause error) {
+		stop()
+		cancel(cause)
+	}
+}

@@ -1,0 +1,157 @@
+package mcptransport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/reprise-sse/reprise/eventsource"
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// standby is the state of the stream for what the server says unasked.
+type standby struct {
+	running     bool
+	final       bool   // it ended for good
+	opened      bool   // it has been open before
+	lastEventID string // where it got to when it was given up
+}
+
+// openStandby opens the standby stream if there is to be one and it is not open. It
+// is called when the server has accepted a message, so that one that was given up
+// comes back with the server. It does not wait for the server.
+func (c *connection) openStandby() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.standby
+	if c.transport.DisableStandby || !c.ready || !resumable(c.version) || s.running || s.final {
+		return
+	}
+	s.running = true
+	go c.listen(*s)
+}
+
+// listen runs the standby stream, from where it was left.
+func (c *connection) listen(s standby) {
+	client := c.streams
+	client.Policy = func() policy.Reconnector {
+		next := c.policy(c.protocolVersion(), Listen)()
+		return policy.Func(func(a policy.Attempt) policy.Decision {
+			s.opened = s.opened || !a.Open.IsZero()
+			return next.Next(a)
+		})
+	}
+	req, err := c.newGET(c.ctx)
+	if err == nil {
+		if s.lastEventID != "" {
+			req.Header.Set("Last-Event-ID", s.lastEventID)
+		}
+		stream := client.Stream(req)
+		err = c.listenTo(stream)
+		s.lastEventID = stream.LastEventID()
+	}
+	c.standbyEnded(s, err)
+}
+
+// listenTo delivers what the standby stream brings, and returns its end.
+func (c *connection) listenTo(stream *eventsource.Stream) error {
+	position := stream.LastEventID()
+	for event, err := range stream.Events() {
+		if err != nil {
+			return err
+		}
+		if msg := c.decode(event); msg != nil {
+			if resp, ok := msg.(*jsonrpc.Response); ok {
+				c.unpark(resp)
+			} else {
+				c.deliver(msg)
+			}
+		}
+		if event.LastEventID != position {
+			position = event.LastEventID
+			c.moved(jsonrpc.ID{}, position)
+		}
+	}
+	return nil
+}
+
+// standbyEnded tells the end of the standby stream to all that it concerns: the
+// caller's hook, and the calls whose answers it was to bring.
+func (c *connection) standbyEnded(s standby, err error) {
+	var refusal *eventsource.ResponseError
+	refused := errors.As(err, &refusal)
+	exhausted := errors.Is(err, policy.ErrExhausted)
+	switch {
+	case c.ctx.Err() != nil:
+		if err = context.Cause(c.ctx); err == io.EOF {
+			err = mcp.ErrConnectionClosed
+		}
+	case exhausted, refused && (refusal.StatusCode == http.StatusUnauthorized || refusal.StatusCode == http.StatusForbidden):
+	case !s.opened && err == nil:
+		err = ErrNotOffered
+	case !s.opened && refused:
+		// Of a server without a standby stream 405 is due (Listening, 3), but
+		// every other refusal is about. A session that is gone shows at the next
+		// message.
+		err = fmt.Errorf("%w: %w", ErrNotOffered, err)
+	default:
+		if err = c.explain(err); errors.Is(err, mcp.ErrSessionMissing) {
+			c.end(err)
+		}
+	}
+
+	s.running, s.final = false, !exhausted
+	var orphans []*call
+	c.mu.Lock()
+	c.standby = s
+	for _, w := range c.calls {
+		if w.parked {
+			orphans = append(orphans, w)
+		}
+	}
+	c.mu.Unlock()
+	for _, w := range orphans {
+		c.fail(w, fmt.Errorf("%w: the standby stream that was to bring it is over: %w", ErrLost, orEnded(err)))
+	}
+	if c.transport.OnStandbyEnd != nil {
+		c.transport.OnStandbyEnd(err)
+	}
+}
+
+func orEnded(err error) error {
+	if err == nil {
+		return errors.New("the server asked to stop")
+	}
+	return err
+}
+
+// park leaves a call to the standby stream, for a server that accepted it with
+// status 202 instead of answering.
+func (c *connection) park(w *call) {
+	c.mu.Lock()
+	w.parked = c.standby.running
+	c.mu.Unlock()
+	if !w.parked {
+		c.fail(w, fmt.Errorf("%w: the server accepted the call for later, and there is no standby stream to bring the answer", ErrLost))
+		return
+	}
+	context.AfterFunc(w.ctx, func() { c.fail(w, context.Cause(w.ctx)) })
+}
+
+// unpark settles the call that a response on the standby stream is for.
+func (c *connection) unpark(resp *jsonrpc.Response) {
+	c.mu.Lock()
+	w := c.calls[resp.ID]
+	waiting := w != nil && w.parked
+	c.mu.Unlock()
+	if !waiting {
+		c.skip(fmt.Errorf("mcptransport: the standby stream brought an answer that nobody waits for, %v", resp.ID.Raw()))
+		return
+	}
+	c.settle(w, resp)
+}

@@ -1,0 +1,117 @@
+package mcptransport
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/reprise-sse/reprise/eventsource"
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// A Transport connects an mcp.Client to a server over Streamable HTTP. Set at
+// least Endpoint, and pass it to mcp.Client.Connect. It holds settings only, which
+// must not be changed after Connect; it may serve any number of connections.
+//
+// Hooks run on the goroutine of the stream that they are about and hold it up.
+// They may be called at the same time for different streams. A hook that panics
+// ends the program, unless it runs in the caller's loop over [Transport.Resume].
+type Transport struct {
+	// Endpoint is the URL of the server's MCP endpoint.
+	Endpoint string
+
+	// Client has the settings of all streams: HTTPClient, ConnectTimeout,
+	// MaxEventSize, Clock and Trace as they are, and these:
+	//
+	// Prepare is called for every request, also for those that are not made by a
+	// stream: the POST of a message, and the DELETE of the session. It is the
+	// place for a fresh token. To answer a 401 with a new token and one more try,
+	// wrap HTTPClient.Transport in a RoundTripper.
+	//
+	// HTTPClient.Timeout bounds the wait for the headers of a GET and nothing
+	// else: a call takes as long as its context allows.
+	//
+	// IdleTimeout ends a silent first response of a call, a silent standby stream
+	// and a silent subscription; policy.MCPCall has one of its own for the
+	// responses that resume a call. It does not apply to calls of the era that is
+	// not resumable, which it would cancel.
+	//
+	// Policy is not used.
+	Client eventsource.Client
+
+	// Policy makes the policy of each stream from the protocol version in force,
+	// which is empty before the handshake, and the stream's role. Nil means
+	// [ForVersion].
+	Policy func(version string, role Role) policy.Reconnector
+
+	// DisableStandby leaves the standby stream out. Calls work without it, but
+	// what the server says unasked is not received.
+	DisableStandby bool
+
+	// OnPosition, if not nil, is told where a stream has got to after each event
+	// that has moved it. Stored, a Position lets a later process go on with
+	// [Transport.Resume].
+	OnPosition func(Position)
+
+	// OnStandbyEnd, if not nil, is told once for every standby stream that it is
+	// over, and why: [ErrNotOffered] if the server has none, which is common and
+	// no fault; mcp.ErrConnectionClosed, or an error that is
+	// mcp.ErrSessionMissing, if the connection is over; nil if the server asked to
+	// stop, with status 204; else what the stream ended with. Calls are not
+	// affected. After policy.ErrExhausted the stream is opened again as soon as
+	// the server accepts a message.
+	OnStandbyEnd func(error)
+
+	// OnSkip, if not nil, is told about what a stream has brought and nobody can
+	// use: data that is no JSON-RPC message, or an answer that nobody waits for.
+	// It has been skipped and has harmed nothing.
+	OnSkip func(error)
+}
+
+var _ mcp.Transport = (*Transport)(nil)
+
+// Connect returns a connection for one session. It sends nothing: the handshake is
+// the caller's first message. Only the values of ctx are used, so a connection
+// outlives the deadline for making it; it ends with Close.
+func (t *Transport) Connect(ctx context.Context) (mcp.Connection, error) {
+	if t.Endpoint == "" {
+		return nil, errors.New("mcptransport: Transport.Endpoint is empty")
+	}
+	return t.connect(ctx), nil
+}
+
+func (t *Transport) connect(ctx context.Context) *connection {
+	c := &connection{
+		transport: *t,
+		incoming:  make(chan jsonrpc.Message),
+		calls:     make(map[jsonrpc.ID]*call),
+	}
+	c.ctx, c.end = context.WithCancelCause(context.WithoutCancel(ctx))
+
+	c.http = *http.DefaultClient
+	if t.Client.HTTPClient != nil {
+		c.http = *t.Client.HTTPClient
+	}
+	c.http.Timeout = 0 // it would bound the bodies too, and so the calls
+	if c.http.CheckRedirect == nil {
+		c.http.CheckRedirect = sameHost
+	}
+
+	c.streams = t.Client
+	c.streams.Prepare = c.prepare
+	return c
+}
+
+// sameHost follows redirects, unless one leads to another host, which must not
+// learn the session ID, or would turn the POST of a message into a GET. The
+// redirect itself is then the answer, and refused as any other.
+func sameHost(req *http.Request, via []*http.Request) error {
+	first := via[0]
+	if len(via) > 10 || req.Method != first.Method || req.URL.Host != first.URL.Host || req.URL.Scheme != first.URL.Scheme {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
