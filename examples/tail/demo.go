@@ -61,6 +61,7 @@ func runDemo(ctx context.Context, n network, events *printer, log *journal) int 
 		transport.CloseIdleConnections()
 		_ = server.Close() // the connections are done with
 		<-served
+		handler.playing.Wait()
 	}()
 
 	url := "http://" + listener.Addr().String() + "/readings"

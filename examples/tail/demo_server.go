@@ -109,7 +109,8 @@ type visit struct {
 // A demoServer plays the scenes and keeps a record of each visit. It is an
 // http.Handler for one client.
 type demoServer struct {
-	log func(text string) // says what the server does
+	log     func(text string) // says what the server does
+	playing sync.WaitGroup    // the scenes under way
 
 	mu     sync.Mutex
 	start  time.Time // of the readings; zero before the first visit
@@ -119,6 +120,8 @@ type demoServer struct {
 }
 
 func (d *demoServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	d.playing.Add(1)
+	defer d.playing.Done()
 	number := d.arrive(req)
 	defer d.leave(number) // also when the scene panics
 	s := &session{server: d, ctx: req.Context(), w: w, next: 1}
@@ -226,8 +229,8 @@ func (s *session) catchUp() {
 	s.server.mu.Unlock()
 }
 
-// follow sends the next n readings, each when it is published, and returns early
-// if the client leaves.
+// follow sends the next n readings, each when it is published. If the client
+// leaves meanwhile, the scene is over.
 func (s *session) follow(n int) {
 	for range n {
 		timer := time.NewTimer(s.server.due(s.next))
@@ -236,7 +239,7 @@ func (s *session) follow(n int) {
 			s.catchUp()
 		case <-s.ctx.Done():
 			timer.Stop()
-			return
+			panic(http.ErrAbortHandler)
 		}
 	}
 }

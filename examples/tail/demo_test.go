@@ -116,7 +116,7 @@ func TestDemoJSON(t *testing.T) {
 }
 
 func TestDemoInterrupt(t *testing.T) {
-	for _, at := range []time.Duration{0, time.Second, 2500 * time.Millisecond, 6 * time.Second} {
+	for _, at := range []time.Duration{0, time.Second, 2500 * time.Millisecond, 5900 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, interrupt := context.WithCancel(t.Context())
 			time.AfterFunc(at, interrupt)
@@ -131,6 +131,9 @@ func TestDemoInterrupt(t *testing.T) {
 			}
 			if strings.Contains(stdout.String(), "connections") {
 				t.Error("an interrupted demo printed a summary")
+			}
+			if !strings.HasSuffix(stderr.String(), "* stopped    interrupted\n") {
+				t.Errorf("stderr ends otherwise:\n%s", stderr.String())
 			}
 		})
 	}
