@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/reprise-sse/reprise/eventsource"
 	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/policy"
@@ -233,3 +235,6 @@ func during(t *testing.T, c eventsource.Client, srv *Server, limit time.Duration
 }
 
 var errEnough = errors.New("the test has seen enough")
+
+// ignoreUnexported is for comparing a ResponseError, whose text is unexported.
+var ignoreUnexported = cmpopts.IgnoreUnexported(eventsource.ResponseError{})
