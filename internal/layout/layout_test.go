@@ -2,12 +2,11 @@ package layout_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -53,8 +52,25 @@ var want = []struct {
 	},
 }
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// readModule reads the directories of the module. What a subprocess reads go test
+// does not see: it would take a result from its cache after a change.
+var readModule = sync.OnceValue(func() error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() && path != root && strings.HasPrefix(d.Name(), ".") {
+			return fs.SkipDir
+		}
+		return err
+	})
+})
+
+// goCommand returns what the go command prints when run in the module's root.
 func goCommand(t *testing.T, args ...string) string {
 	t.Helper()
+	if err := readModule(); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = root
 	out, err := cmd.Output()
@@ -62,22 +78,6 @@ func goCommand(t *testing.T, args ...string) string {
 		t.Fatalf("%v: %v", cmd, err)
 	}
 	return string(out)
-}
-
-// TestMain reads the directories of the module: what a subprocess reads go test
-// does not see, and it would take a result from its cache after a change.
-func TestMain(m *testing.M) {
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() && path != root && strings.HasPrefix(d.Name(), ".") {
-			return fs.SkipDir
-		}
-		return err
-	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(m)
 }
 
 func TestImports(t *testing.T) {
