@@ -6,61 +6,81 @@ import (
 	"io"
 	"iter"
 	"math"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
 
-// This file turns lines into events: the fields, and what a blank line does
-// (HTML §9.2.6). lines.go finds the lines in what is read, and holds the memory;
+// This file turns lines into events: what each field does, and what a blank line
+// does (HTML §9.2.6). lines.go finds the lines in what is read and holds the memory;
 // utf8.go replaces what is not UTF-8.
 
-// defaultMaxEventSize is the limit of a decoder that was given none.
-const defaultMaxEventSize = 64 << 20
+const (
+	// defaultMaxEventSize is the limit of a decoder that was given none.
+	defaultMaxEventSize = 64 << 20
 
-// freeNames is how many bytes of event types and IDs are held beside the limit.
-// What they have beyond it counts, so that a server cannot use them to have more
-// memory than the limit.
-const freeNames = 4 << 10
+	// freeNames is how many bytes of the type and of IDs come free. What they have
+	// beyond that counts, so that a server cannot use them to have more memory than
+	// the limit.
+	freeNames = 4 << 10
 
-// A Decoder reads the events of one event stream, as the HTML standard reads them
-// (§9.2.5 and §9.2.6). It neither connects nor reconnects: use a [Client] for a
-// stream that is to go on after its connection has ended, and a Decoder for an
-// input of any other kind: a response already in hand, a file, a pipe.
+	// bigName is the size up to which a type or an ID is not worth counting, for
+	// all of them together stay within freeNames.
+	bigName = 512
+
+	// maxShared is the largest memory that an ID or a type may share with the data
+	// of an event: whoever keeps the one keeps the other.
+	maxShared = 256
+)
+
+// A Decoder reads the events of one event stream, as HTML §9.2.5 and §9.2.6 have it.
+// It neither connects nor reconnects: use a [Client] for a stream that is to outlive
+// its connections, and a Decoder for any other input: a response in hand, a pipe, a
+// file.
 //
-// It returns an event as soon as the line end that completes it has been read; it
-// does not wait for the LF of a CRLF, nor for a buffer to fill. It reads ahead: when
-// it is done with, the position of the underlying reader is unspecified.
+// An event is returned as soon as the line end that completes it has been read; the
+// decoder waits neither for the LF of a CRLF nor for a buffer to fill. But it reads
+// ahead, so what it leaves of its reader when it is given up is unspecified.
 //
-// A Decoder is not safe for use from several goroutines. Make one with
-// [NewDecoder].
+// A decoder that waits for a silent server holds about 1 KiB, also after a large
+// event.
+//
+// Make one with [NewDecoder]. It is not safe for use from several goroutines.
 type Decoder struct {
 	lines lineReader
 	hooks hooks
 	err   error // the first error, returned for ever
 
-	// limit is as set: 0 for the default, negative for none.
-	limit   int
-	started bool // the first read has been tried
+	// limit is as it was set: 0 for the default, negative for none. lines.most is
+	// what is left of it for data when the type and the IDs are big.
+	limit    int
+	started  bool // the first read has been tried
+	bigNames bool // the type or an ID takes from the limit
 
 	// The block: what the lines since the last blank one add up to. Its data is
-	// kept in lines.
-	hasData  bool   // there was a data line, perhaps an empty one
-	dataHigh bool   // the data may hold ill-formed sequences
-	typ      []byte // the event type buffer
-	id       []byte // the last event ID buffer, if hasID
-	hasID    bool   // there was an id line that counts
+	// what lines keeps.
+	hasData  bool  // there was a data line, perhaps an empty one
+	nonASCII bool  // the data is not only ASCII, and may be ill-formed
+	hasID    bool  // there was an id line that counts
+	views    bool  // there are views in the values below, to be copied before the buffer changes
+	typ      value // the event type buffer
+	id       value // the last event ID buffer, if hasID
 
-	// The last event ID string, in two forms. The string is made on demand.
-	lastID      []byte
-	lastString  string
-	stringStale bool // lastString is not yet what lastID is
+	// The last event ID string, in two forms: the text is made on demand.
+	lastID      value
+	lastIDText  string
+	lastIDStale bool // lastIDText has not been compared with lastID yet
 
-	typeString string // the last event type that was made a string
-	scratch    []byte // data that had to be repaired
+	typeText string // the last type of an event that had one
+	decoded  []byte // data that was ill-formed
+	message  [len(defaultType)]byte
 
 	retry    time.Duration
 	hasRetry bool
 }
+
+// defaultType is the type of an event whose block names none.
+const defaultType = "message"
 
 // hooks are what a Stream wants to know besides events. Any may be nil.
 type hooks struct {
@@ -84,83 +104,86 @@ func NewDecoder(r io.Reader) *Decoder {
 }
 
 // reset starts a new connection: same limit and memory, everything else anew. The
-// last event ID is carried over: HTML §9.2.6 would have the buffer of a new stream
-// empty, but every browser lets it start from the ID in force.
+// last event ID is carried over: HTML §9.2.6 has the buffer of a new stream start
+// empty, but in every browser it starts from the ID in force.
 func (d *Decoder) reset(r io.Reader, lastEventID string, h *hooks) {
 	*d = Decoder{
 		lines:      d.lines,
 		limit:      d.limit,
-		typ:        d.typ[:0],
-		id:         d.id[:0],
-		lastID:     append(d.lastID[:0], lastEventID...),
-		lastString: lastEventID,
-		typeString: d.typeString,
-		scratch:    d.scratch[:0],
+		typ:        value{own: d.typ.own},
+		id:         value{own: d.id.own},
+		lastID:     value{own: append(d.lastID.own[:0], lastEventID...), isOwn: true},
+		lastIDText: lastEventID,
+		typeText:   d.typeText,
+		decoded:    d.decoded,
 	}
 	if h != nil {
 		d.hooks = *h
 	}
-	d.lines.reset(r, 0)
+	d.lines.reset(r)
 	d.account()
 }
 
-// SetMaxEventSize sets the limit on the size of an event to n bytes; 0 means
-// 64 MiB, negative means none. A line and the data that its event has so far
-// together may not be larger; nor may the data once decoded. An event type and IDs
-// count for what they have beyond 4 KiB. An event beyond the limit ends the stream
-// with an error that is an [ErrEventTooLarge].
+// SetMaxEventSize sets the limit on the size of an event to n bytes; 0 means 64 MiB,
+// negative means no limit. The line being read and the data that its block has so far
+// are held to it together; so is the data with U+FFFD in place of what is not UTF-8.
+// What the type and the IDs have beyond 4 KiB counts, too. Comments and unknown
+// fields are lines like any other.
 //
-// The decoder holds about as much memory as the event at hand needs, at most the
-// limit and a constant. It panics if reading has begun.
+// At an event beyond the limit the error is an [ErrEventTooLarge]. The memory of the
+// decoder stays within the limit and a constant, save that while a buffer grows, or
+// ill-formed data is decoded, there are two copies.
+//
+// It panics if reading has begun.
 func (d *Decoder) SetMaxEventSize(n int) {
 	if d.started {
-		panic(errorPrefix + "SetMaxEventSize after the first read")
+		panic(errorPrefix + "SetMaxEventSize called after the first read")
 	}
 	d.limit = n
 	d.account()
 }
 
-// LastEventID returns the last event ID in force: that of the newest block that
-// was complete, whether or not it was an event. It is empty if there is none.
+// LastEventID returns the last event ID in force, which is that of the last whole
+// block to have one, whether or not it was an event (HTML §9.2.6); empty if there was
+// none, or if it was reset.
 func (d *Decoder) LastEventID() string {
-	if d.stringStale {
-		d.lastString, d.stringStale = string(d.lastID), false
+	if d.lastIDStale {
+		d.lastIDStale = false
+		if id := d.lastID.bytes(&d.lines); string(id) != d.lastIDText {
+			d.lastIDText = string(id)
+		}
 	}
-	return d.lastString
+	return d.lastIDText
 }
 
-// Retry returns the reconnection time that the stream has set, and whether it has
-// set one. It takes effect at its own line, be the block complete or not. A time too
+// Retry returns the reconnection time that the input has set, and whether it has set
+// one. A retry field takes effect at once, whatever becomes of its block. A time too
 // long for a Duration is the longest Duration.
 func (d *Decoder) Retry() (time.Duration, bool) { return d.retry, d.hasRetry }
 
 // Events returns an iterator over the events. It ends silently at the end of the
 // input; any other error of [Decoder.Next] is yielded once, last, with the zero
-// Event. It continues where the last call of a method has stopped, so leaving the
-// loop loses nothing.
+// Event. Leaving the loop loses nothing: Next, or another range, goes on from there.
 func (d *Decoder) Events() iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
 			event, err := d.Next()
-			if err == io.EOF {
-				return
-			}
-			if !yield(event, err) || err != nil {
+			if err == io.EOF || !yield(event, err) || err != nil {
 				return
 			}
 		}
 	}
 }
 
-// Next returns the next event. It allocates once for each event, as a rule: the
-// type and the ID share their memory with the event before while they are the same.
+// Next returns the next event. As a rule it allocates once: the type and the ID are
+// the strings of the event before while they are the same, and when they are new
+// they share the memory of the data, if it is not much.
 //
-// At the end of the input the error is io.EOF, or [ErrTruncated] if the input ended
-// inside an event; for an event beyond the limit it is an [ErrEventTooLarge]; if
-// the reader failed it is the reader's error, as it is. A reader that returns
-// neither bytes nor an error, 100 times in a row, has failed with
-// io.ErrNoProgress. Events that were complete before the error are returned before
-// it. The error is the same from then on.
+// The error is io.EOF at the end of the input, or [ErrTruncated] if that is inside an
+// event; an [ErrEventTooLarge]; or the reader's own error, as it is. A reader that
+// has returned neither bytes nor an error 100 times in a row has failed with
+// io.ErrNoProgress. Events that were whole before the error come before it. From then
+// on the error is the same.
 func (d *Decoder) Next() (Event, error) {
 	data, typ, err := d.dispatch()
 	if err != nil {
@@ -169,90 +192,254 @@ func (d *Decoder) Next() (Event, error) {
 	return d.event(data, typ), nil
 }
 
-// NextRaw is [Decoder.Next] without any allocation: the event's parts are views of
-// the decoder's memory, valid until the next call of a method. The two may be mixed.
+// NextRaw is [Decoder.Next] without allocating: the parts of the event are views of
+// the decoder's memory, valid until the next call of any of Next, NextRaw and the
+// iterator of Events. Prefer Next unless a profile says otherwise.
 func (d *Decoder) NextRaw() (RawEvent, error) {
 	data, typ, err := d.dispatch()
 	if err != nil {
 		return RawEvent{}, err
 	}
-	if d.stringStale && d.hooks.commit != nil {
-		d.hooks.commit(d.LastEventID())
+	d.reportID()
+	if len(typ) == 0 {
+		copy(d.message[:], defaultType)
+		typ = d.message[:]
 	}
-	return RawEvent{Type: typ, Data: data, LastEventID: d.lastID[:len(d.lastID):len(d.lastID)]}, nil
+	return RawEvent{Type: typ, Data: data, LastEventID: d.lastID.bytes(&d.lines)}, nil
 }
 
-// dispatch reads up to the next event and returns its data and type, which are
-// valid until the next call. The ID is d.lastID, and is yet to be reported if
-// d.stringStale.
+// dispatch reads on to the next event and returns its data and type, which are valid
+// until the next call; an empty type stands for the default. The ID is in lastID.
 func (d *Decoder) dispatch() (data, typ []byte, err error) {
-	if d.err == nil {
-		data, typ, d.err = d.advance()
-	}
-	return data, typ, d.err
-}
-
-func (d *Decoder) advance() (data, typ []byte, err error) {
 	l := &d.lines
-	for {
-		start, end, ok := l.next()
-		if !ok {
-			if err := d.fill(); err != nil {
-				return nil, nil, err
+	for d.err == nil {
+		start := l.start
+		if start < len(l.buf) && l.buf[start] == '\n' { // most blank lines, at little cost
+			l.skipTo(start + 1)
+			if d.endBlock() {
+				return d.take()
 			}
 			continue
 		}
-		if end-start > l.most-d.collected() {
-			return nil, nil, d.tooLarge()
-		}
-		if start < end {
-			if !d.field(start, end) {
-				return nil, nil, d.tooLarge()
+		end := l.lineEnd()
+		if end < l.cr {
+			l.skipTo(end + 1)
+		} else {
+			var whole bool
+			if end, whole = l.endAtCR(); !whole {
+				d.err = d.fill()
+				continue
 			}
-			continue
+			if start == end {
+				if d.endBlock() {
+					return d.take()
+				}
+				continue
+			}
 		}
+		if end-start > d.left() || !d.field(start, end) {
+			d.err = d.tooLarge()
+		}
+	}
+	return nil, nil, d.err
+}
 
-		// HTML §9.2.6, dispatch, step 1.
-		if d.hasID {
-			d.commit()
-		}
-		if !d.hasData {
-			// Step 2. The ID has taken effect nevertheless.
-			d.typ = d.typ[:0]
-			d.account()
-			if d.stringStale && d.hooks.commit != nil {
-				d.hooks.commit(d.LastEventID())
-			}
-			continue
-		}
-		data, ok = d.takeData()
-		if !ok {
-			return nil, nil, d.tooLarge()
-		}
-		// Steps 4 to 7: the type is "message" unless the block has named one.
-		if len(d.typ) == 0 {
-			d.typ = append(d.typ, defaultType...)
-		}
-		typ = d.typ[:len(d.typ):len(d.typ)]
-		d.typ = d.typ[:0]
+// endBlock does what a blank line does, but for handing out the event: it reports
+// whether there is one.
+func (d *Decoder) endBlock() bool {
+	// HTML §9.2.6, dispatch, step 1.
+	if d.hasID {
+		d.commit()
+	}
+	if d.hasData {
+		return true
+	}
+	// Step 2. The ID has taken effect nevertheless.
+	d.typ.clear()
+	d.reportID()
+	if d.bigNames {
 		d.account()
-		return data, typ, nil
+	}
+	return false
+}
+
+// take takes the data and the type out of the block, so that a new one begins.
+func (d *Decoder) take() (data, typ []byte, err error) {
+	l := &d.lines
+	data = l.kept()
+	if d.nonASCII && !utf8.Valid(data) {
+		// An LF ends any ill-formed sequence, so decoding the lines together is
+		// decoding each of them.
+		if decodedLen(data) > l.most {
+			d.err = d.tooLarge()
+			return nil, nil, d.err
+		}
+		d.decoded = appendDecoded(d.decoded[:0], data)
+		data = d.decoded[:len(d.decoded):len(d.decoded)]
+	}
+	typ = d.typ.bytes(l)
+	// Steps 3 and 7.
+	d.hasData, d.nonASCII = false, false
+	l.forget()
+	d.typ.clear()
+	if d.bigNames {
+		d.account()
+	}
+	return data, typ, nil
+}
+
+// field processes a line that is not blank and reports whether what it makes is
+// within the limit. The names of fields are compared as bytes: HTML §9.2.6 would have
+// the stream decoded first, which can neither make nor spoil an ASCII name.
+func (d *Decoder) field(start, end int) bool {
+	l := &d.lines
+	line := l.buf[start:end]
+	switch line[0] {
+	case 'd':
+		if v, ok := fieldValue(line, "data"); ok {
+			start = end - len(v)
+			d.nonASCII = !l.isASCII(start, end) || d.nonASCII
+			if d.hasData {
+				d.own()
+				l.keepToo(start, end)
+				break
+			}
+			l.keep(start, end)
+			d.hasData = true
+		}
+	case 'e':
+		if v, ok := fieldValue(line, "event"); ok {
+			return d.set(&d.typ, end-len(v), end)
+		}
+	case 'i':
+		if v, ok := fieldValue(line, "id"); ok && !hasNUL(v) {
+			d.hasID = true
+			return d.set(&d.id, end-len(v), end)
+		}
+	case 'r':
+		if v, ok := fieldValue(line, "retry"); ok {
+			if retry, ok := parseRetry(v); ok {
+				d.retry, d.hasRetry = retry, true
+				if d.hooks.retry != nil {
+					d.hooks.retry(retry)
+				}
+			}
+		}
+	case ':':
+		if d.hooks.comment != nil {
+			d.hooks.comment(string(appendDecoded(nil, trimSpace(line[1:]))))
+		}
+	}
+	return true
+}
+
+// set makes buf[start:end] the type or the ID of the block. It reports whether it is
+// within the limit.
+func (d *Decoder) set(v *value, start, end int) bool {
+	l := &d.lines
+	if l.isASCII(start, end) {
+		v.view(start, end)
+		d.views = true
+	} else {
+		text := l.buf[start:end]
+		if decodedLen(text) > d.left() {
+			return false
+		}
+		v.own = appendDecoded(v.own[:0], text)
+		v.isOwn = true
+	}
+	if v.len() > bigName {
+		d.account()
+	}
+	return true
+}
+
+// commit makes the ID of the block the last event ID.
+func (d *Decoder) commit() {
+	d.hasID = false
+	d.id, d.lastID = d.lastID, d.id
+	d.id.clear()
+	d.lastIDStale = true
+	if d.bigNames {
+		d.account()
 	}
 }
 
-const defaultType = "message"
-
-// tooLarge returns the error for an event beyond the limit.
-func (d *Decoder) tooLarge() error {
-	return fmt.Errorf("%w: the limit is %d bytes", ErrEventTooLarge, d.maxEventSize())
+// reportID tells the hook if the last event ID has changed.
+func (d *Decoder) reportID() {
+	if d.lastIDStale && d.hooks.commit != nil {
+		before := d.lastIDText
+		if id := d.LastEventID(); id != before {
+			d.hooks.commit(id)
+		}
+	}
 }
 
-// fill reads more, or tells why there is no more.
+// event makes strings of an event's parts; of the type and the ID only if they are
+// not those of the event before.
+func (d *Decoder) event(data, typ []byte) Event {
+	id := d.lastID.bytes(&d.lines)
+	newType := len(typ) > 0 && string(typ) != d.typeText
+	newID := d.lastIDStale && string(id) != d.lastIDText
+	d.lastIDStale = false
+
+	var text string
+	if newType || newID {
+		text = d.rename(data, typ, id, newType, newID)
+	} else {
+		text = string(data)
+	}
+	event := Event{Type: d.typeText, Data: text, LastEventID: d.lastIDText}
+	if len(typ) == 0 {
+		// HTML §9.2.6, dispatch, step 5.
+		event.Type = defaultType
+	}
+	if newID && d.hooks.commit != nil {
+		d.hooks.commit(d.lastIDText)
+	}
+	return event
+}
+
+// rename renews typeText and lastIDText, if they are to be new, and returns data as a
+// string. All are in the same memory if that is little.
+func (d *Decoder) rename(data, typ, id []byte, newType, newID bool) (text string) {
+	if !newType {
+		typ = nil
+	}
+	if !newID {
+		id = nil
+	}
+	separate := len(data)+len(typ)+len(id) > maxShared
+	if separate {
+		text, data = string(data), nil
+	}
+	var b strings.Builder
+	b.Grow(len(data) + len(typ) + len(id))
+	b.Write(data)
+	b.Write(typ)
+	b.Write(id)
+	rest := b.String()
+	if !separate {
+		text, rest = rest[:len(data)], rest[len(data):]
+	}
+	if newType {
+		d.typeText = rest[:len(typ)]
+	}
+	if newID {
+		d.lastIDText = rest[len(typ):]
+	}
+	return text
+}
+
+// fill reads more, or tells why there is no more to be had.
 func (d *Decoder) fill() error {
 	d.started = true
 	l := &d.lines
-	if l.begun && l.pending() > l.most-d.collected() {
+	if l.begun && l.pending() > d.left() {
 		return d.tooLarge()
+	}
+	if d.views {
+		d.own()
 	}
 	if l.room() {
 		d.release()
@@ -264,37 +451,31 @@ func (d *Decoder) fill() error {
 	return err
 }
 
-// release lets go of memory that an unusual event has left behind.
-func (d *Decoder) release() {
-	d.scratch = nil
-	if cap(d.typ) > smallBuffer && len(d.typ) == 0 {
-		d.typ = nil
-	}
-	if cap(d.id) > smallBuffer && !d.hasID {
-		d.id = nil
-	}
-	if cap(d.lastID) > smallBuffer && len(d.lastID) <= smallBuffer {
-		d.lastID = bytes.Clone(d.lastID)
-	}
-}
-
 // inEvent reports whether the block has a data line, the line being read included.
 func (d *Decoder) inEvent() bool {
-	if d.hasData {
-		return true
-	}
-	l := &d.lines
-	_, ok := cutField(l.buf[l.start:], "data")
-	return ok
+	_, ok := fieldValue(d.lines.buf[d.lines.start:], "data")
+	return ok || d.hasData
 }
 
-// collected returns the size of the data so far, each line with its line feed, as
-// the standard's data buffer has it.
-func (d *Decoder) collected() int {
-	if !d.hasData {
-		return 0
+// own copies the values that are views, before what they view changes.
+func (d *Decoder) own() {
+	if !d.views {
+		return
 	}
-	return d.lines.keptEnd - d.lines.keptStart + 1
+	d.views = false
+	for _, v := range [...]*value{&d.typ, &d.id, &d.lastID} {
+		v.copy(&d.lines)
+	}
+}
+
+// release lets go of memory that something unusual has left behind.
+func (d *Decoder) release() {
+	for _, v := range [...]*value{&d.typ, &d.id, &d.lastID} {
+		v.release()
+	}
+	if cap(d.decoded) > maxShared {
+		d.decoded = nil
+	}
 }
 
 // maxEventSize returns the limit in force.
@@ -308,120 +489,75 @@ func (d *Decoder) maxEventSize() int {
 	return d.limit
 }
 
-// account takes what the type and the IDs have beyond freeNames off the limit.
-// The last event ID counts twice, for its two forms.
+// account takes off the limit what the type and the IDs have beyond freeNames. The
+// last event ID counts twice, for its two forms.
 func (d *Decoder) account() {
-	names := len(d.typ) + len(d.id) + 2*len(d.lastID)
-	d.lines.most = d.maxEventSize() - max(0, names-freeNames)
+	excess := d.typ.len() + d.id.len() + 2*d.lastID.len() - freeNames
+	d.bigNames = excess > 0
+	d.lines.most = d.maxEventSize() - max(0, excess)
 }
 
-// field processes a line that is not blank. It reports whether what it adds is
-// within the limit.
-func (d *Decoder) field(start, end int) bool {
+// left returns what the limit leaves for a line.
+func (d *Decoder) left() int {
 	l := &d.lines
-	line := l.buf[start:end]
-	switch line[0] {
-	case ':':
-		if d.hooks.comment != nil {
-			d.hooks.comment(string(appendDecoded(nil, trimSpace(line[1:]))))
-		}
-	case 'd':
-		if value, ok := cutField(line, "data"); ok {
-			start = end - len(value)
-			if !l.isASCII(start, end) {
-				d.dataHigh = true
-			}
-			l.keep(start, end, !d.hasData)
-			d.hasData = true
-		}
-	case 'e':
-		if value, ok := cutField(line, "event"); ok {
-			return d.setName(&d.typ, value, end)
-		}
-	case 'i':
-		// An ID with a NUL is ignored.
-		if value, ok := cutField(line, "id"); ok && bytes.IndexByte(value, 0) < 0 {
-			d.hasID = true
-			return d.setName(&d.id, value, end)
-		}
-	case 'r':
-		if value, ok := cutField(line, "retry"); ok {
-			if retry, ok := parseRetry(value); ok {
-				d.retry, d.hasRetry = retry, true
-				if d.hooks.retry != nil {
-					d.hooks.retry(retry)
-				}
-			}
-		}
-	}
-	return true
+	return l.most - (l.keptEnd - l.keptStart)
 }
 
-// setName makes value, which ends at end, the type or the ID of the block.
-func (d *Decoder) setName(name *[]byte, value []byte, end int) bool {
-	if d.lines.isASCII(end-len(value), end) {
-		*name = append((*name)[:0], value...)
-	} else {
-		if decodedLen(value) > d.lines.most {
-			return false
-		}
-		*name = appendDecoded((*name)[:0], value)
-	}
-	if len(value) > smallBuffer {
-		d.account()
-	}
-	return true
+// tooLarge returns the error for what is beyond the limit.
+func (d *Decoder) tooLarge() error {
+	return fmt.Errorf("%w: the limit is %d bytes", ErrEventTooLarge, d.maxEventSize())
 }
 
-// commit makes the block's ID the last event ID.
-func (d *Decoder) commit() {
-	d.hasID = false
-	if bytes.Equal(d.id, d.lastID) {
-		return
-	}
-	d.id, d.lastID = d.lastID[:0], d.id
-	d.stringStale = true
+// A value is that of a field: a view of the buffer of a lineReader, or a copy once
+// that is about to change. The zero value is empty.
+type value struct {
+	start, end int
+	own        []byte
+	isOwn      bool
 }
 
-// takeData returns the data of the block and starts the next one. It reports false
-// if the data is too large once decoded.
-func (d *Decoder) takeData() ([]byte, bool) {
-	l := &d.lines
-	data := l.buf[l.keptStart:l.keptEnd:l.keptEnd]
-	if d.dataHigh {
-		d.dataHigh = false
-		if !utf8.Valid(data) {
-			if decodedLen(data) > l.most {
-				return nil, false
-			}
-			d.scratch = appendDecoded(d.scratch[:0], data)
-			data = d.scratch[:len(d.scratch):len(d.scratch)]
-		}
+// view makes v a view of the buffer.
+func (v *value) view(start, end int) { v.start, v.end, v.isOwn = start, end, false }
+
+// clear makes v empty.
+func (v *value) clear() { v.view(0, 0) }
+
+// len returns the size of v in bytes.
+func (v *value) len() int {
+	if v.isOwn {
+		return len(v.own)
 	}
-	l.forget()
-	d.hasData = false
-	return data, true
+	return v.end - v.start
 }
 
-// event makes strings of an event's parts.
-func (d *Decoder) event(data, typ []byte) Event {
-	text := string(data)
-	if string(typ) != d.typeString {
-		d.typeString = string(typ)
+// bytes returns v, valid until v or the buffer changes.
+func (v *value) bytes(l *lineReader) []byte {
+	if v.isOwn {
+		return v.own[:len(v.own):len(v.own)]
 	}
-	if d.stringStale {
-		id := d.LastEventID()
-		if d.hooks.commit != nil {
-			d.hooks.commit(id)
-		}
-	}
-	return Event{Type: d.typeString, Data: text, LastEventID: d.lastString}
+	return l.buf[v.start:v.end:v.end]
 }
 
-// cutField returns the value of the line if its field has the given name
-// (HTML §9.2.6: up to the first colon; one space after it is not part of the
-// value; without a colon the line is all name).
-func cutField(line []byte, name string) (value []byte, ok bool) {
+// copy makes v a copy.
+func (v *value) copy(l *lineReader) {
+	if !v.isOwn {
+		v.own = append(v.own[:0], l.buf[v.start:v.end]...)
+		v.isOwn = true
+	}
+}
+
+// release lets go of memory that is large for what v, which must not be a view of
+// anything, is by now.
+func (v *value) release() {
+	if used := v.len(); cap(v.own) > maxShared && cap(v.own) > 2*used {
+		v.own = bytes.Clone(v.own[:used])
+	}
+}
+
+// fieldValue returns the value of the line if its field has the given name
+// (HTML §9.2.6: the name ends at the first colon; one space after that is not part of
+// the value; a line without a colon is all name).
+func fieldValue(line []byte, name string) (v []byte, ok bool) {
 	if len(line) < len(name) || string(line[:len(name)]) != name {
 		return nil, false
 	}
@@ -435,7 +571,7 @@ func cutField(line []byte, name string) (value []byte, ok bool) {
 	return trimSpace(rest[1:]), true
 }
 
-// trimSpace returns b without one leading space.
+// trimSpace returns b without the one leading space that it may have.
 func trimSpace(b []byte) []byte {
 	if len(b) > 0 && b[0] == ' ' {
 		return b[1:]
@@ -443,15 +579,12 @@ func trimSpace(b []byte) []byte {
 	return b
 }
 
-// parseRetry returns the reconnection time that value stands for, in milliseconds:
-// one or more ASCII digits and nothing else.
-func parseRetry(value []byte) (time.Duration, bool) {
-	if len(value) == 0 {
-		return 0, false
-	}
+// parseRetry returns the reconnection time that value stands for: milliseconds, in
+// one or more ASCII digits.
+func parseRetry(digits []byte) (time.Duration, bool) {
 	const most = math.MaxInt64 / int64(time.Millisecond)
 	var n int64
-	for _, c := range value {
+	for _, c := range digits {
 		if c < '0' || c > '9' {
 			return 0, false
 		}
@@ -460,7 +593,7 @@ func parseRetry(value []byte) (time.Duration, bool) {
 		}
 	}
 	if n > most {
-		return math.MaxInt64, true
+		return math.MaxInt64, len(digits) > 0
 	}
-	return time.Duration(n) * time.Millisecond, true
+	return time.Duration(n) * time.Millisecond, len(digits) > 0
 }

@@ -2,8 +2,10 @@ package eventsource
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
+	"math/bits"
 	"weak"
 )
 
@@ -15,9 +17,10 @@ const (
 	// net/http has at hand at once.
 	burstBuffer = 4 << 10
 
-	// busyBuffer is the largest size that full reads alone lead to. Beyond it,
-	// only an event that does not fit makes the buffer grow.
-	busyBuffer = 32 << 10
+	// busyBuffer is the largest size that full reads alone lead to, and the most
+	// that is read at once: what has been read is searched while the fastest cache
+	// still has it. Only an event that does not fit makes the buffer grow further.
+	busyBuffer = 16 << 10
 
 	// maxEmptyReads is how many reads in a row may bring nothing.
 	maxEmptyReads = 100
@@ -40,13 +43,13 @@ const (
 // Invariants:
 //   - 0 ≤ keptStart ≤ keptEnd ≤ start ≤ searched ≤ len(buf)
 //   - there is no LF in buf[start:searched]
-//   - there is no CR in buf[start:cr]; and buf[cr] is a CR or cr is len(buf)
-//   - buf[start:nonASCII] is ASCII; and buf[nonASCII] is not or nonASCII is
-//     len(buf), provided that nonASCII ≥ start
-//   - the buffer at rest (nothing of worth in it, the server silent) is small
+//   - there is no CR in buf[start:cr]; and cr is len(buf) or buf[cr] is a CR
+//   - there is nothing but ASCII in buf[start:nonASCII]; and nonASCII is len(buf)
+//     or buf[nonASCII] is not ASCII, unless it is less than start
+//   - while nothing is buffered and the server is silent, buf is small
 //
-// Each byte is searched once for each of LF, CR and non-ASCII, and moved a bounded
-// number of times on average: see room. The work is linear for that reason.
+// Each byte is searched once for each of LF, CR and non-ASCII, and is moved a
+// bounded number of times on average (room), so the work is linear in the input.
 type lineReader struct {
 	source io.Reader
 	err    error // from source, due once everything buffered has been used
@@ -75,29 +78,28 @@ type lineReader struct {
 }
 
 // reset starts on a new source with the memory at hand.
-func (l *lineReader) reset(source io.Reader, most int) {
-	buf, small, spare := l.buf, l.small, l.spare
-	if small != nil {
-		buf = small
+func (l *lineReader) reset(source io.Reader) {
+	buf := l.buf
+	if l.small != nil {
+		buf = l.small
 	}
-	*l = lineReader{source: source, buf: buf[:0], spare: spare, most: most}
+	*l = lineReader{source: source, buf: buf[:0], spare: l.spare, most: l.most}
 }
 
-// next returns the bounds of the next line in buf, without its end, and steps over
-// it. It reports false if the rest of the line has yet to be read.
-func (l *lineReader) next() (start, end int, ok bool) {
-	start = l.start
-	lf := bytes.IndexByte(l.buf[l.searched:], '\n')
-	if lf >= 0 {
-		end = l.searched + lf
-		if l.cr >= end {
-			l.start, l.searched = end+1, end+1
-			return start, end, true
-		}
-	} else if l.cr == len(l.buf) {
-		l.work += len(l.buf) - l.searched
-		l.searched = len(l.buf)
-		return start, start, false
+// lineEnd returns the index of the first LF in buf that is not behind us, or
+// len(buf). Unless it is below cr the line ends at a CR, or is not yet whole: see
+// endAtCR.
+func (l *lineReader) lineEnd() int {
+	return l.searched + indexLF(l.buf[l.searched:])
+}
+
+// endAtCR returns the index of the CR that ends the line, and steps over it. It
+// reports false if there is none, and the rest of the line has yet to be read.
+func (l *lineReader) endAtCR() (end int, ok bool) {
+	if l.cr == len(l.buf) {
+		l.work += l.cr - l.searched
+		l.searched = l.cr
+		return 0, false
 	}
 	// HTML §9.2.6: a CR ends a line, and an LF that follows belongs to it. Whether
 	// one follows must not be waited for.
@@ -108,22 +110,126 @@ func (l *lineReader) next() (start, end int, ok bool) {
 	} else if l.buf[after] == '\n' {
 		after++
 	}
-	l.start, l.searched = after, after
-	l.cr = after + index(l.buf[after:], '\r')
-	return start, end, true
+	l.skipTo(after)
+	l.cr = after + indexCR(l.buf[after:])
+	return end, true
 }
 
-// pending returns the size of the line being read.
+// skipTo makes i the start of the line being read.
+func (l *lineReader) skipTo(i int) { l.start, l.searched = i, i }
+
+// pending returns the size of the line being read, once it is known not to be
+// whole.
 func (l *lineReader) pending() int { return len(l.buf) - l.start }
 
-// read reads once, behind what is buffered. It returns the error of the source if
-// there is nothing more. There must be room.
+// isASCII reports whether buf[start:end] is ASCII. It must be in the line last
+// stepped over.
+func (l *lineReader) isASCII(start, end int) bool {
+	if l.nonASCII < start {
+		l.nonASCII = start + indexNonASCII(l.buf[start:])
+	}
+	return end <= l.nonASCII
+}
+
+// keep keeps buf[start:end], which must be in the line last stepped over, and lets go
+// of what was kept before.
+func (l *lineReader) keep(start, end int) { l.keptStart, l.keptEnd = start, end }
+
+// keepToo adds an LF and buf[start:end] to the kept bytes. At least two bytes of the
+// line last stepped over must precede it, for an LF to fit in whatever was kept.
+func (l *lineReader) keepToo(start, end int) {
+	l.buf[l.keptEnd] = '\n'
+	l.keptEnd += 1 + copy(l.buf[l.keptEnd+1:], l.buf[start:end])
+}
+
+// forget lets go of the kept bytes. They stay where they are until room is made.
+func (l *lineReader) forget() { l.keptStart, l.keptEnd = 0, 0 }
+
+// kept returns the kept bytes.
+func (l *lineReader) kept() []byte { return l.buf[l.keptStart:l.keptEnd:l.keptEnd] }
+
+// room makes room to read into, and reports whether that leaves the small buffer
+// with little in it. It may be called only when all whole lines have been used.
+//
+// The work is linear because bytes are moved only within bounds: into a small
+// buffer not more than half of its size, and once after each switch to a large one;
+// down in the same buffer when that wins as much room as it moves bytes, or when
+// the buffer is the largest there may be, where a line is moved once and wins at
+// least busyBuffer; up into a buffer that is twice as large, or the largest.
+func (l *lineReader) room() (rest bool) {
+	live := l.keptEnd - l.keptStart + len(l.buf) - l.start
+	size := cap(l.buf)
+	free := size - len(l.buf)
+	switch {
+	case size == 0:
+		l.buf = make([]byte, 0, smallBuffer)
+	case !l.filled && size > smallBuffer && live <= smallBuffer/2:
+		// The server seems to have said all that it has to say for now: wait in the
+		// small buffer.
+		small := l.small
+		l.small, l.large = nil, nil
+		l.move(small)
+	case l.filled && size < busyBuffer:
+		l.grow(max(burstBuffer, 2*size))
+	case live == 0:
+		// Cheaper than move, and the way of all events that come in reads of their
+		// own.
+		l.buf = l.buf[:0]
+		l.keptStart, l.keptEnd, l.start, l.searched, l.cr, l.nonASCII = 0, 0, 0, 0, 0, 0
+	case free >= size/2:
+	case live <= size/4, free == 0 && live <= size/2:
+		l.move(l.buf)
+	case free > 0:
+	case size < l.largest():
+		l.grow(min(2*size, l.largest()))
+	default:
+		l.move(l.buf)
+	}
+	return cap(l.buf) == smallBuffer && live <= smallBuffer/2
+}
+
+// largest returns the size beyond which the buffer does not grow. When what it holds
+// is at the limit there is still room for a read. It does not overflow.
+func (l *lineReader) largest() int { return max(l.most, l.most+busyBuffer) }
+
+// grow moves everything into a large buffer of at least the given size.
+func (l *lineReader) grow(size int) {
+	if cap(l.buf) == smallBuffer {
+		l.small = l.buf[:0]
+	}
+	l.large = l.spare.Value()
+	if l.large == nil || cap(*l.large) < size {
+		b := make([]byte, 0, size)
+		l.large = &b
+		l.spare = weak.Make(l.large)
+	}
+	l.move(*l.large)
+}
+
+// move moves the kept bytes and the line being read to the start of dst, which may
+// be the same buffer.
+func (l *lineReader) move(dst []byte) {
+	dst = dst[:cap(dst)]
+	kept := copy(dst, l.kept())
+	line := copy(dst[kept:], l.buf[l.start:])
+	l.work += kept + line
+	shift := l.start - kept
+	l.keptStart, l.keptEnd = 0, kept
+	l.start = kept
+	l.searched -= shift
+	l.cr -= shift
+	l.nonASCII -= shift
+	l.buf = dst[:kept+line]
+}
+
+// read reads once, behind what is buffered. There must be room. It returns the error
+// of the source when there is nothing more.
 func (l *lineReader) read() error {
 	if l.err != nil {
 		return l.err
 	}
 	for range maxEmptyReads {
-		free := l.buf[len(l.buf):cap(l.buf)]
+		free := l.buf[len(l.buf):min(len(l.buf)+busyBuffer, cap(l.buf))]
 		n, err := l.source.Read(free)
 		if n < 0 || n > len(free) {
 			l.err = errBadRead
@@ -146,144 +252,98 @@ func (l *lineReader) read() error {
 
 var errBadRead = errors.New(errorPrefix + "the reader returned an impossible count")
 
-// add takes n more bytes into the buffer.
+// add takes n bytes more into the buffer.
 func (l *lineReader) add(n int) {
 	old := len(l.buf)
 	l.buf = l.buf[:old+n]
 	if l.skipLF {
 		l.skipLF = false
-		if l.buf[l.start] == '\n' {
-			// Nothing is buffered before it: the line before ended at the last byte.
-			l.start++
+		if l.buf[old] == '\n' {
+			// The line before ended at old, so nothing is buffered before the LF.
 			old++
-			l.searched = old
+			l.skipTo(old)
 			l.cr, l.nonASCII = old, old
 		}
 	}
 	if !l.begun {
-		// Encoding standard, UTF-8 decode: one BOM is dropped.
-		if len(l.buf) < len(byteOrderMark) && bytes.HasPrefix([]byte(byteOrderMark), l.buf) {
-			l.cr = len(l.buf)
-			return
-		}
-		l.begun = true
-		old = 0
-		if bytes.HasPrefix(l.buf, []byte(byteOrderMark)) {
-			old = len(byteOrderMark)
-		}
-		l.start, l.searched, l.cr, l.nonASCII = old, old, old, old
+		old = l.skipBOM()
 	}
 	if l.cr == old {
-		l.cr = old + index(l.buf[old:], '\r')
+		l.cr = old + indexCR(l.buf[old:])
 	}
 	if l.nonASCII == old {
 		l.nonASCII = old + indexNonASCII(l.buf[old:])
 	}
 }
 
-const byteOrderMark = "\uFEFF"
-
-// isASCII reports whether buf[start:end], which must be in the line last returned,
-// is ASCII.
-func (l *lineReader) isASCII(start, end int) bool {
-	if l.nonASCII < start {
-		l.nonASCII = start + indexNonASCII(l.buf[start:])
-	}
-	return end <= l.nonASCII
-}
-
-// keep adds buf[start:end], which must be in the line last returned, to the kept
-// bytes, behind a separator if it is not the first addition.
-func (l *lineReader) keep(start, end int, first bool) {
-	if first {
-		l.keptStart, l.keptEnd = start, end
-		return
-	}
-	l.buf[l.keptEnd] = '\n'
-	l.keptEnd += 1 + copy(l.buf[l.keptEnd+1:], l.buf[start:end])
-}
-
-// forget lets go of the kept bytes. They stay where they are until room is made.
-func (l *lineReader) forget() { l.keptStart, l.keptEnd = l.start, l.start }
-
-// room makes room to read into, and reports whether the buffer is at rest. It may be
-// called only when all whole lines have been used.
-//
-// The cost is linear because bytes are moved only within bounds: into a small
-// buffer not more than half of that, once after each switch to a large one; down
-// in the same buffer when that wins as much room as it moves bytes, or wins
-// busyBuffer bytes of the largest buffer there may be, where one line is moved
-// only once; and up into a buffer that is twice as large, or the largest.
-func (l *lineReader) room() (rest bool) {
-	kept, line := l.keptEnd-l.keptStart, len(l.buf)-l.start
-	live := kept + line
-	size := cap(l.buf)
-	free := size - len(l.buf)
+// skipBOM drops the BOM that the input may start with (Encoding standard, UTF-8
+// decode), once there is enough to tell. It returns the index behind it.
+func (l *lineReader) skipBOM() int {
+	const bom = "\uFEFF"
+	start := 0
 	switch {
-	case size == 0:
-		l.buf = make([]byte, 0, smallBuffer)
-	case !l.filled && size > smallBuffer && live <= smallBuffer/2:
-		// The server seems to have said all that it has to say for now. Wait in the
-		// small buffer.
-		small := l.small
-		if small == nil {
-			small = make([]byte, 0, smallBuffer)
-		}
-		l.small, l.large = nil, nil
-		l.move(small)
-	case l.filled && size < busyBuffer:
-		l.grow(max(burstBuffer, 2*size))
-	case live == 0, free < size/2 && live <= size/4, free == 0 && live <= size/2:
-		l.move(l.buf)
-	case free > 0:
-	case size < l.largest():
-		l.grow(min(2*size, l.largest()))
+	case len(l.buf) < len(bom) && string(l.buf) == bom[:len(l.buf)]:
+		// What there is may be part of one. It holds no line end.
+	case bytes.HasPrefix(l.buf, []byte(bom)):
+		start = len(bom)
+		fallthrough
 	default:
-		l.move(l.buf)
+		l.begun = true
 	}
-	return cap(l.buf) == smallBuffer && live <= smallBuffer/2
+	l.skipTo(start)
+	l.cr, l.nonASCII = start, start
+	return start
 }
 
-// largest returns the size beyond which the buffer does not grow. It leaves room
-// to read into when the limit is exhausted, and does not overflow.
-func (l *lineReader) largest() int {
-	return max(l.most, l.most+busyBuffer)
-}
-
-// grow moves everything into a buffer of at least the given size.
-func (l *lineReader) grow(size int) {
-	if cap(l.buf) == smallBuffer {
-		l.small = l.buf[:0]
+// indexLF returns the index of the first LF in b, or len(b).
+func indexLF(b []byte) int {
+	// A call of bytes.IndexByte costs more than a short line. So the first bytes
+	// are looked at here, eight at a time.
+	const lf = '\n' * ones
+	if len(b) >= 16 {
+		if found := zeros(binary.LittleEndian.Uint64(b) ^ lf); found != 0 {
+			return bits.TrailingZeros64(found) / 8
+		}
+		if found := zeros(binary.LittleEndian.Uint64(b[8:]) ^ lf); found != 0 {
+			return 8 + bits.TrailingZeros64(found)/8
+		}
 	}
-	l.large = l.spare.Value()
-	if l.large == nil || cap(*l.large) < size {
-		b := make([]byte, 0, size)
-		l.large = &b
-		l.spare = weak.Make(l.large)
-	}
-	l.move(*l.large)
-}
-
-// move moves the kept bytes and the line being read to the start of dst, which may
-// be the same buffer.
-func (l *lineReader) move(dst []byte) {
-	dst = dst[:cap(dst)]
-	kept := copy(dst, l.buf[l.keptStart:l.keptEnd])
-	line := copy(dst[kept:], l.buf[l.start:])
-	l.work += kept + line
-	shift := l.start - kept
-	l.keptStart, l.keptEnd = 0, kept
-	l.start = kept
-	l.searched -= shift
-	l.cr -= shift
-	l.nonASCII -= shift
-	l.buf = dst[:kept+line]
-}
-
-// index returns the index of the first c in b, or len(b).
-func index(b []byte, c byte) int {
-	if i := bytes.IndexByte(b, c); i >= 0 {
+	if i := bytes.IndexByte(b, '\n'); i >= 0 {
 		return i
 	}
 	return len(b)
 }
+
+// indexCR returns the index of the first CR in b, or len(b).
+func indexCR(b []byte) int {
+	if i := bytes.IndexByte(b, '\r'); i >= 0 {
+		return i
+	}
+	return len(b)
+}
+
+// hasNUL reports whether b holds a NUL. It is quick for short b.
+func hasNUL(b []byte) bool {
+	for ; len(b) >= 8; b = b[8:] {
+		if zeros(binary.LittleEndian.Uint64(b)) != 0 {
+			return true
+		}
+	}
+	for _, c := range b {
+		if c == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Each of eight bytes: ones is 1, highBits is 0x80.
+const (
+	ones     = 0x0101010101010101
+	highBits = 0x80 * ones
+)
+
+// zeros returns a number that is not zero if any of the eight bytes of x is zero.
+// The lowest bit set in it is the high bit of the lowest such byte; above that, a
+// borrow may have set others.
+func zeros(x uint64) uint64 { return (x - ones) &^ x & highBits }

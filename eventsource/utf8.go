@@ -10,33 +10,31 @@ import (
 // is ASCII; so this package looks for them in the bytes, and decodes only the
 // values that somebody will see.
 
-// highBits has the bit set that no ASCII byte has, in each of eight bytes.
-const highBits = 0x8080808080808080
-
 // indexNonASCII returns the index of the first byte of b that is not ASCII, or
 // len(b).
 func indexNonASCII(b []byte) int {
-	i := 0
-	for ; len(b)-i >= 64; i += 64 {
-		w := b[i : i+64 : i+64]
-		if (binary.NativeEndian.Uint64(w)|binary.NativeEndian.Uint64(w[8:])|
-			binary.NativeEndian.Uint64(w[16:])|binary.NativeEndian.Uint64(w[24:])|
-			binary.NativeEndian.Uint64(w[32:])|binary.NativeEndian.Uint64(w[40:])|
-			binary.NativeEndian.Uint64(w[48:])|binary.NativeEndian.Uint64(w[56:]))&highBits != 0 {
+	rest := b
+	for len(rest) > 64 { // the form and the comparison that compile best
+		w := (*[64]byte)(rest)
+		low := (binary.NativeEndian.Uint64(w[0:8]) | binary.NativeEndian.Uint64(w[8:16])) |
+			(binary.NativeEndian.Uint64(w[16:24]) | binary.NativeEndian.Uint64(w[24:32]))
+		high := (binary.NativeEndian.Uint64(w[32:40]) | binary.NativeEndian.Uint64(w[40:48])) |
+			(binary.NativeEndian.Uint64(w[48:56]) | binary.NativeEndian.Uint64(w[56:64]))
+		if (low|high)&highBits != 0 {
 			break
 		}
+		rest = rest[64:]
 	}
-	for ; len(b)-i >= 8; i += 8 {
-		if binary.NativeEndian.Uint64(b[i:])&highBits != 0 {
-			break
-		}
+	if n := len(rest); n >= 8 && n <= 16 && (binary.NativeEndian.Uint64(rest)|binary.NativeEndian.Uint64(rest[n-8:]))&highBits == 0 {
+		return len(b)
 	}
-	for ; i < len(b); i++ {
-		if b[i] >= utf8.RuneSelf {
-			break
-		}
+	for len(rest) >= 8 && binary.NativeEndian.Uint64(rest)&highBits == 0 {
+		rest = rest[8:]
 	}
-	return i
+	for len(rest) > 0 && rest[0] < utf8.RuneSelf {
+		rest = rest[1:]
+	}
+	return len(b) - len(rest)
 }
 
 // maximalSubpart returns the length of the ill-formed sequence at the start of b,
