@@ -1,9 +1,12 @@
 package eventsource_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -262,6 +265,42 @@ func TestContentType(t *testing.T) {
 			}
 		} else if run.Data != nil || len(run.Requests) != 1 || !errors.As(run.End, &refused) {
 			t.Errorf("%q: %q, %d requests, %v; must be refused", tt.headers, run.Data, len(run.Requests), run.End)
+		}
+	}
+}
+
+// Fetch, HTTP-network fetch: content codings are undone, and what the server has
+// flushed is not held back. A coding that cannot be undone is no event stream.
+func TestContentCoding(t *testing.T) {
+	var flushed bytes.Buffer
+	w := gzip.NewWriter(&flushed)
+	io.WriteString(w, "id: 1\ndata: x\n\n")
+	w.Flush()
+	for _, coding := range []string{"gzip", "GZIP", "x-gzip", "identity, gzip"} {
+		a := eventStream(flushed.String())
+		a.Headers = append(a.Headers, "Content-Encoding: "+coding)
+		a.Cut = true // the compressed stream never ends, so an event means that nothing waits for more
+		run := runWire(t, eventsource.Client{Policy: policy.Never}, func(req *http.Request) {
+			req.Header.Set("Accept-Encoding", "gzip")
+		}, a)
+		if !slices.Equal(run.Data, []string{"x"}) || run.Attempts[0].Kind != policy.Dropped {
+			t.Errorf("%s: %q, %+v", coding, run.Data, run.Attempts)
+		}
+	}
+	for _, coding := range []string{"br", "deflate", "gzip, gzip", "nonsense"} {
+		a := eventStream("data: x\n\n")
+		a.Headers = append(a.Headers, "Content-Encoding: "+coding)
+		run := runWire(t, eventsource.Client{}, nil, a)
+		var refused *eventsource.ResponseError
+		if run.Data != nil || len(run.Requests) != 1 || !errors.As(run.End, &refused) {
+			t.Errorf("%s: %q, %d requests, %v", coding, run.Data, len(run.Requests), run.End)
+		}
+	}
+	for _, coding := range []string{"", "identity"} {
+		a := eventStream("data: x\n\n")
+		a.Headers = append(a.Headers, "Content-Encoding: "+coding)
+		if run := runWire(t, eventsource.Client{}, nil, a); run.End != nil || !slices.Equal(run.Data, []string{"x"}) {
+			t.Errorf("%q: %q, %v", coding, run.Data, run.End)
 		}
 	}
 }
