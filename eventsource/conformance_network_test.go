@@ -231,11 +231,12 @@ func (r *replayer) answer(n int, req wireRequest) wireAnswer {
 	if a.Expect != nil {
 		r.expect(n, req, *a.Expect)
 	}
-	if want := strings.TrimPrefix(origin1, "http://"); a.Host == "origin2" {
-		want = strings.TrimPrefix(origin2, "http://")
-		if got := req.lines("Host"); !slices.Equal(got, []string{want}) {
-			r.problem("request %d: Host is %q, want %q", n+1, got, want)
-		}
+	host := strings.TrimPrefix(origin1, "http://")
+	if a.Host == "origin2" {
+		host = strings.TrimPrefix(origin2, "http://")
+	}
+	if got := req.lines("Host"); !slices.Equal(got, []string{host}) {
+		r.problem("request %d: Host is %q, want %q", n+1, got, host)
 	}
 	w := wireAnswer{
 		Drop: a.Drop, Delay: a.Delay, Status: a.Status, Body: vectors.Chunked,

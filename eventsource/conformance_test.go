@@ -381,7 +381,7 @@ func TestDifferencesHaveTheirReason(t *testing.T) {
 		},
 		reasonHugeRetry: func(b []byte) []byte {
 			return regexp.MustCompile(`retry: ?[0-9]+[\r\n]`).ReplaceAllFunc(b, func(line []byte) []byte {
-				n, ok := new(big.Int).SetString(strings.Trim(string(line), "retry: \r\n"), 10)
+				n, ok := new(big.Int).SetString(strings.Trim(strings.TrimPrefix(string(line), "retry:"), " \r\n"), 10)
 				if ok && n.BitLen() > 64 {
 					return bytes.ToUpper(line) // another field
 				}
