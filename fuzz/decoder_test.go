@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -111,24 +112,81 @@ func decode(t *testing.T, way string, r io.Reader, end func() int) fuzz.Result {
 	return result
 }
 
+// stretch makes an input long, now and then, so that it meets the edges of buffers:
+// by repeating all of it, or each x in it.
+func stretch(input []byte, rng *rand.Rand) []byte {
+	long := []int{100, 500, 512, 520, 4 << 10, 10_000, 33 << 10}[rng.IntN(7)] + rng.IntN(5)
+	switch rng.IntN(6) {
+	case 0:
+		input = bytes.Repeat(input, long/(len(input)+1)+1)
+	case 1:
+		if bytes.Count(input, []byte("x")) <= 4 {
+			input = bytes.ReplaceAll(input, []byte("x"), bytes.Repeat([]byte("x"), long))
+		}
+	}
+	return input
+}
+
 // FuzzDecodeDifferential: the decoder gives what the standard's algorithm gives,
 // through each of its methods, for any input.
 func FuzzDecodeDifferential(f *testing.F) {
 	seeds(f, func(b []byte) { f.Add(b, uint64(len(b))) })
 	f.Fuzz(func(t *testing.T, input []byte, seed uint64) {
-		want := fuzz.Decode(input, "")
-		rng := rand.New(rand.NewPCG(seed, 0))
-		for _, way := range []string{"Next", "NextRaw", "Events"} {
-			r := chunk.NewReader(chunk.Random(input, rng))
-			r.EndWithLast = rng.IntN(2) == 0
-			for _, r := range []io.Reader{bytes.NewReader(input), r} {
-				got := decode(t, way, r, nil)
-				if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(fuzz.Event{}, "End")); diff != "" {
-					t.Errorf("%s, seed %d: %q (-reference +decoder):\n%s", way, seed, input, diff)
-				}
+		checkDifferential(t, input, seed)
+	})
+}
+
+func checkDifferential(t *testing.T, input []byte, seed uint64) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	input = stretch(input, rng)
+	want := fuzz.Decode(input, "")
+	for _, way := range []string{"Next", "NextRaw", "Events"} {
+		r := chunk.NewReader(chunk.Random(input, rng))
+		r.EndWithLast = rng.IntN(2) == 0
+		for _, r := range []io.Reader{bytes.NewReader(input), r} {
+			got := decode(t, way, r, nil)
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(fuzz.Event{}, "End")); diff != "" {
+				t.Errorf("%s, seed %d: %q (-reference +decoder):\n%s", way, seed, abridged(input), diff)
 			}
 		}
-	})
+	}
+}
+
+func abridged(b []byte) []byte { return b[:min(len(b), 2000)] }
+
+// Random streams of many sizes, whose pieces end at and around the sizes that
+// buffers have.
+func TestDecodeLongStreams(t *testing.T) {
+	const rounds = 60
+	start := rand.Uint64()
+	for round := range uint64(rounds) {
+		seed := start + round
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var input []byte
+		for range rng.IntN(40) {
+			long := []int{0, 1, 30, 500, 512, 4096, 5000, 32 << 10}[rng.IntN(8)] - 8 + rng.IntN(17)
+			value := strings.Repeat([]string{"x", "é", "\xff", "xy z", "\xf0\x9f\x98\x80"}[rng.IntN(5)], max(long, 0))
+			value = value[:max(min(len(value), long), 0)]
+			end := []string{"\n", "\r", "\r\n"}[rng.IntN(3)]
+			name := []string{"data: ", "data:", "id: ", "event: ", ": ", "retry: 5", "nonsense", "", "data"}[rng.IntN(9)]
+			input = append(append(append(input, name...), value...), end...)
+			if rng.IntN(2) == 0 {
+				input = append(input, end...)
+			}
+		}
+		want := fuzz.Decode(input, "")
+		for i := range 4 {
+			size := []int{1 + rng.IntN(40), 511 + rng.IntN(3), 1448, 1 + rng.IntN(40_000)}[i]
+			got := decode(t, "Next", chunk.NewReader(chunk.Every(input, size)), nil)
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(fuzz.Event{}, "End")); diff != "" {
+				t.Fatalf("seed %d, reads of %d bytes: %q (-reference +decoder):\n%s", seed, size, abridged(input), diff[:min(len(diff), 3000)])
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
 }
 
 // A witness looks at a decoder each time that it asks for more.
