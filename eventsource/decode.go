@@ -6,7 +6,6 @@ import (
 	"io"
 	"iter"
 	"math"
-	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -213,35 +212,36 @@ func (d *Decoder) NextRaw() (RawEvent, error) {
 func (d *Decoder) dispatch() (data, typ []byte, err error) {
 	l := &d.lines
 	for d.err == nil {
-		start := l.start
-		if start < len(l.buf) && l.buf[start] == '\n' { // most blank lines, at little cost
-			l.skipTo(start + 1)
-			if d.endBlock() {
-				return d.take()
+		start, end := l.start, l.start
+		if start < len(l.buf) && l.buf[start] == '\n' {
+			l.skipTo(start + 1) // a blank line is not worth a call
+		} else if end = l.lineEnd(); end < l.cr {
+			l.skipTo(end + 1)
+		} else if end = l.endAtCR(); end < 0 {
+			if err := d.fill(); err != nil {
+				d.fail(err)
 			}
 			continue
 		}
-		end := l.lineEnd()
-		if end < l.cr {
-			l.skipTo(end + 1)
-		} else {
-			var whole bool
-			if end, whole = l.endAtCR(); !whole {
-				d.err = d.fill()
-				continue
+		switch {
+		case start == end:
+			if d.endBlock() {
+				return d.take()
 			}
-			if start == end {
-				if d.endBlock() {
-					return d.take()
-				}
-				continue
-			}
-		}
-		if end-start > d.left() || !d.field(start, end) {
-			d.err = d.tooLarge()
+		case end-start > d.left(), !d.field(start, end):
+			d.fail(d.tooLarge())
 		}
 	}
 	return nil, nil, d.err
+}
+
+// fail makes err the error of every call from now on, and lets go of the memory that
+// no call will need.
+func (d *Decoder) fail(err error) {
+	d.err = err
+	d.own()
+	d.lines.reset(nil)
+	d.release()
 }
 
 // endBlock does what a blank line does, but for handing out the event: it reports
@@ -271,7 +271,7 @@ func (d *Decoder) take() (data, typ []byte, err error) {
 		// An LF ends any ill-formed sequence, so decoding the lines together is
 		// decoding each of them.
 		if decodedLen(data) > l.most {
-			d.err = d.tooLarge()
+			d.fail(d.tooLarge())
 			return nil, nil, d.err
 		}
 		d.decoded = appendDecoded(d.decoded[:0], data)
@@ -357,9 +357,13 @@ func (d *Decoder) set(v *value, start, end int) bool {
 // commit makes the ID of the block the last event ID.
 func (d *Decoder) commit() {
 	d.hasID = false
-	d.id, d.lastID = d.lastID, d.id
-	d.id.clear()
 	d.lastIDStale = true
+	if d.id.isOwn {
+		d.id, d.lastID = d.lastID, d.id
+	} else {
+		d.lastID.view(d.id.start, d.id.end)
+	}
+	d.id.clear()
 	if d.bigNames {
 		d.account()
 	}
@@ -409,17 +413,13 @@ func (d *Decoder) rename(data, typ, id []byte, newType, newID bool) (text string
 	if !newID {
 		id = nil
 	}
-	separate := len(data)+len(typ)+len(id) > maxShared
-	if separate {
+	if len(data)+len(typ)+len(id) > maxShared {
 		text, data = string(data), nil
 	}
-	var b strings.Builder
-	b.Grow(len(data) + len(typ) + len(id))
-	b.Write(data)
-	b.Write(typ)
-	b.Write(id)
-	rest := b.String()
-	if !separate {
+	var memory [maxShared]byte
+	parts := append(append(append(memory[:0], data...), typ...), id...)
+	rest := string(parts)
+	if data != nil {
 		text, rest = rest[:len(data)], rest[len(data):]
 	}
 	if newType {
@@ -431,24 +431,30 @@ func (d *Decoder) rename(data, typ, id []byte, newType, newID bool) (text string
 	return text
 }
 
-// fill reads more, or tells why there is no more to be had.
+// fill reads until there may be a whole line, or tells why there is none to come.
 func (d *Decoder) fill() error {
 	d.started = true
 	l := &d.lines
-	if l.begun && l.pending() > d.left() {
-		return d.tooLarge()
-	}
-	if d.views {
+	for {
+		if l.begun && l.pending() > d.left() {
+			return d.tooLarge()
+		}
 		d.own()
+		if l.room() {
+			d.release()
+		}
+		n, err := l.read()
+		if err == io.EOF && d.inEvent() {
+			return ErrTruncated
+		}
+		if err != nil {
+			return err
+		}
+		if !l.addPlain(n) {
+			l.add(n)
+			return nil
+		}
 	}
-	if l.room() {
-		d.release()
-	}
-	err := l.read()
-	if err == io.EOF && d.inEvent() {
-		return ErrTruncated
-	}
-	return err
 }
 
 // inEvent reports whether the block has a data line, the line being read included.
@@ -470,12 +476,13 @@ func (d *Decoder) own() {
 
 // release lets go of memory that something unusual has left behind.
 func (d *Decoder) release() {
+	if cap(d.typ.own)|cap(d.id.own)|cap(d.lastID.own)|cap(d.decoded) <= maxShared {
+		return
+	}
 	for _, v := range [...]*value{&d.typ, &d.id, &d.lastID} {
 		v.release()
 	}
-	if cap(d.decoded) > maxShared {
-		d.decoded = nil
-	}
+	d.decoded = nil
 }
 
 // maxEventSize returns the limit in force.

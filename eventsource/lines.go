@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/bits"
+	"unicode/utf8"
 	"weak"
 )
 
@@ -21,6 +22,9 @@ const (
 	// that is read at once: what has been read is searched while the fastest cache
 	// still has it. Only an event that does not fit makes the buffer grow further.
 	busyBuffer = 16 << 10
+
+	// fewBytes is the size up to which a read is looked at as a whole first.
+	fewBytes = 64
 
 	// maxEmptyReads is how many reads in a row may bring nothing.
 	maxEmptyReads = 100
@@ -93,17 +97,17 @@ func (l *lineReader) lineEnd() int {
 	return l.searched + indexLF(l.buf[l.searched:])
 }
 
-// endAtCR returns the index of the CR that ends the line, and steps over it. It
-// reports false if there is none, and the rest of the line has yet to be read.
-func (l *lineReader) endAtCR() (end int, ok bool) {
+// endAtCR returns the index of the CR that ends the line and steps over it, or returns
+// -1 if there is none: the rest of the line has yet to be read.
+func (l *lineReader) endAtCR() int {
 	if l.cr == len(l.buf) {
 		l.work += l.cr - l.searched
 		l.searched = l.cr
-		return 0, false
+		return -1
 	}
 	// HTML §9.2.6: a CR ends a line, and an LF that follows belongs to it. Whether
 	// one follows must not be waited for.
-	end = l.cr
+	end := l.cr
 	after := end + 1
 	if after == len(l.buf) {
 		l.skipLF = true
@@ -112,7 +116,7 @@ func (l *lineReader) endAtCR() (end int, ok bool) {
 	}
 	l.skipTo(after)
 	l.cr = after + indexCR(l.buf[after:])
-	return end, true
+	return end
 }
 
 // skipTo makes i the start of the line being read.
@@ -222,37 +226,52 @@ func (l *lineReader) move(dst []byte) {
 	l.buf = dst[:kept+line]
 }
 
-// read reads once, behind what is buffered. There must be room. It returns the error
-// of the source when there is nothing more.
-func (l *lineReader) read() error {
+// read reads once, behind what is buffered, and returns how much: see add. There must
+// be room. It returns the error of the source when there is nothing more.
+func (l *lineReader) read() (int, error) {
 	if l.err != nil {
-		return l.err
+		return 0, l.err
 	}
 	for range maxEmptyReads {
 		free := l.buf[len(l.buf):min(len(l.buf)+busyBuffer, cap(l.buf))]
 		n, err := l.source.Read(free)
 		if n < 0 || n > len(free) {
-			l.err = errBadRead
-			return l.err
+			n, err = 0, errBadRead
 		}
 		if n > 0 {
-			l.err = err
 			l.filled = n == len(free)
-			l.add(n)
-			return nil
+			l.err = err
+			return n, nil
 		}
 		if err != nil {
 			l.err = err
-			return err
+			return 0, err
 		}
 	}
 	l.err = io.ErrNoProgress
-	return l.err
+	return 0, l.err
 }
 
 var errBadRead = errors.New(errorPrefix + "the reader returned an impossible count")
 
-// add takes n bytes more into the buffer.
+// addPlain takes n bytes that have been read into the buffer if they are few, and are
+// just more of the line being read: no line end, all ASCII. Else it reports false.
+// It saves time when a line comes in many small reads.
+func (l *lineReader) addPlain(n int) bool {
+	old := len(l.buf)
+	if n > fewBytes || !l.begun || l.skipLF || !isPlain(l.buf[old:old+n]) {
+		return false
+	}
+	l.work += n
+	l.buf = l.buf[:old+n]
+	l.searched, l.cr = old+n, old+n
+	if l.nonASCII == old {
+		l.nonASCII = old + n
+	}
+	return true
+}
+
+// add takes n bytes that have been read into the buffer.
 func (l *lineReader) add(n int) {
 	old := len(l.buf)
 	l.buf = l.buf[:old+n]
@@ -268,9 +287,7 @@ func (l *lineReader) add(n int) {
 	if !l.begun {
 		old = l.skipBOM()
 	}
-	if l.cr == old {
-		l.cr = old + indexCR(l.buf[old:])
-	}
+	l.cr = old + indexCR(l.buf[old:])
 	if l.nonASCII == old {
 		l.nonASCII = old + indexNonASCII(l.buf[old:])
 	}
@@ -320,6 +337,23 @@ func indexCR(b []byte) int {
 		return i
 	}
 	return len(b)
+}
+
+// isPlain reports whether b is ASCII without LF and CR. It is quick for short b.
+func isPlain(b []byte) bool {
+	const lf, cr = '\n' * ones, '\r' * ones
+	for ; len(b) >= 8; b = b[8:] {
+		x := binary.LittleEndian.Uint64(b)
+		if zeros(x^lf)|zeros(x^cr)|x&highBits != 0 {
+			return false
+		}
+	}
+	for _, c := range b {
+		if c == '\n' || c == '\r' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // hasNUL reports whether b holds a NUL. It is quick for short b.
