@@ -10,6 +10,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"io/fs"
 	"log"
 	"log/slog"
 	"net/http"
@@ -289,6 +290,59 @@ func TestStoryFeedThroughDrops(t *testing.T) {
 		}
 		if want, ok := wantIDs[r.Number]; ok && r.LastEventID != want {
 			t.Errorf("request %d had Last-Event-ID %q, want %q", r.Number, r.LastEventID, want)
+		}
+	}
+}
+
+// A connection that was kept and dies under the next request: net/http sends that
+// request again by itself and at once, which would be too early.
+func TestG1NetHTTPDoesNotResend(t *testing.T) {
+	const asked = time.Minute
+	script := [][]eventsourcetest.Step{
+		{eventsourcetest.Retry(asked), feed(1), eventsourcetest.End},
+		{eventsourcetest.Cut}, // before any byte
+		{feed(2), eventsourcetest.Stall},
+	}
+
+	plain := newWorld(t, nil, script[0], script[1], []eventsourcetest.Step{feed(2), eventsourcetest.End})
+	for range 2 {
+		resp, err := plain.Client().Do(plain.get(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Error(err)
+		}
+		_ = resp.Body.Close()
+	}
+	if n := len(plain.Requests()); n != 3 {
+		t.Fatalf("a plain client's 2 requests were %d: there is nothing to prevent here", n)
+	}
+
+	w := newWorld(t, nil, script...)
+	var got []string
+	for ev, err := range w.client.Stream(w.get(t)).Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, ev.Data); ev.Data == entry(2) {
+			break
+		}
+	}
+	if diff := cmp.Diff(entries(1, 2), got); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	w.over(t)
+	requests := w.Requests()
+	if len(requests) != 3 {
+		t.Fatalf("%d requests, want 3", len(requests))
+	}
+	if requests[1].Connection != requests[0].Connection {
+		t.Error("the connection was not used again")
+	}
+	for _, r := range requests[1:] {
+		if r.Gap != asked {
+			t.Errorf("request %d came after %v, the server asked for %v", r.Number, r.Gap, asked)
 		}
 	}
 }
@@ -646,6 +700,37 @@ func TestReadmeCompiles(t *testing.T) {
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v: %v\n%s", cmd, err, out)
+	}
+}
+
+// The tests that README.md names are there.
+func TestReadmeNamesTests(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := map[string]bool{}
+	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		src, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(src), -1) {
+			declared[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`\bTest\w+`).FindAllString(string(readme), -1)
+	if len(names) == 0 {
+		t.Fatal("no names found")
+	}
+	for _, name := range names {
+		if !declared[name] {
+			t.Errorf("there is no %s", name)
+		}
 	}
 }
 
