@@ -3,8 +3,10 @@ module github.com/reprise-sse/reprise/examples/mcp
 go 1.25.0
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/reprise-sse/reprise v0.0.0
+	go.uber.org/goleak v1.3.0
 )
 
 require (

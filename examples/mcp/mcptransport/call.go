@@ -46,7 +46,7 @@ func (c *connection) call(ctx context.Context, req *jsonrpc.Request) {
 			c.sessionID = resp.Header.Get(headerSession) // Session Management, 1
 			c.mu.Unlock()
 		}
-		c.openStandby()
+		c.openStandby(w.ctx)
 	}
 	go c.receive(w, resp, err)
 }
@@ -109,12 +109,16 @@ func (c *connection) follow(w *call, resp *http.Response) {
 		return
 	}
 	for msg, err := range c.messages(client.Adopt(resp, next), &answer, moved) {
-		switch resp, isAnswer := msg.(*jsonrpc.Response); {
-		case err != nil:
+		switch msg := msg.(type) {
+		case nil:
 			c.fail(w, err)
-		case isAnswer:
-			c.settle(w, resp)
-		default:
+		case *jsonrpc.Response:
+			c.settle(w, msg)
+		case *jsonrpc.Request:
+			if msg.IsCall() && !resumable(w.version) {
+				c.skip(fmt.Errorf("mcptransport: the server called %s, which protocol version %s does not allow", msg.Method, w.version))
+				continue
+			}
 			c.deliver(msg)
 		}
 	}

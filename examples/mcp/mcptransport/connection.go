@@ -87,9 +87,13 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	case req != nil && req.IsCall():
 		c.call(ctx, req)
 		return nil
-	case req != nil && req.Method == methodCancelled && !resumable(c.protocolVersion()):
+	case resumable(c.protocolVersion()):
+		return c.notify(ctx, msg)
+	case req != nil && req.Method == methodCancelled:
 		c.cancel(req.Params)
 		return nil
+	case req == nil:
+		return fmt.Errorf("mcptransport: a response cannot be sent under protocol version %s: %w", c.protocolVersion(), errRejected)
 	default:
 		return c.notify(ctx, msg)
 	}
@@ -115,7 +119,7 @@ func (c *connection) notify(ctx context.Context, msg jsonrpc.Message) error {
 		c.ready = true
 		c.mu.Unlock()
 	}
-	c.openStandby()
+	c.openStandby(ctx)
 	return nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -24,29 +26,45 @@ type standby struct {
 
 // openStandby opens the standby stream if there is to be one and it is not open. It
 // is called when the server has accepted a message, so that one that was given up
-// comes back with the server. It does not wait for the server.
-func (c *connection) openStandby() {
+// comes back with the server.
+//
+// It waits until the request is on its way, or the attempt has failed: a server may
+// answer the caller's next message with a question that only this stream can bring.
+// It does not wait for the response, which some servers begin with the first event.
+func (c *connection) openStandby(ctx context.Context) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := &c.standby
+	s := c.standby
 	if c.transport.DisableStandby || !c.ready || !resumable(c.version) || s.running || s.final {
+		c.mu.Unlock()
 		return
 	}
-	s.running = true
-	go c.listen(*s)
+	c.standby.running = true
+	c.mu.Unlock()
+
+	onItsWay := make(chan struct{})
+	go c.listen(s, sync.OnceFunc(func() { close(onItsWay) }))
+	select {
+	case <-onItsWay:
+	case <-ctx.Done():
+	}
 }
 
-// listen runs the standby stream, from where it was left.
-func (c *connection) listen(s standby) {
+// listen runs the standby stream from where it was left.
+func (c *connection) listen(s standby, onItsWay func()) {
+	defer onItsWay()
 	client := c.streams
 	client.Policy = func() policy.Reconnector {
 		next := c.policy(c.protocolVersion(), Listen)()
 		return policy.Func(func(a policy.Attempt) policy.Decision {
+			onItsWay()
 			s.opened = s.opened || !a.Open.IsZero()
 			return next.Next(a)
 		})
 	}
-	req, err := c.newGET(c.ctx)
+	ctx := httptrace.WithClientTrace(c.ctx, &httptrace.ClientTrace{
+		WroteRequest: func(httptrace.WroteRequestInfo) { onItsWay() },
+	})
+	req, err := c.newGET(ctx)
 	if err == nil {
 		if s.lastEventID != "" {
 			req.Header.Set("Last-Event-ID", s.lastEventID)
@@ -143,13 +161,14 @@ func (c *connection) park(w *call) {
 	context.AfterFunc(w.ctx, func() { c.fail(w, context.Cause(w.ctx)) })
 }
 
-// unpark settles the call that a response on the standby stream is for.
+// unpark settles the call that a response on the standby stream is for. None should
+// be there but for parked calls and resumed ones (Listening, 4); but an answer that
+// somebody waits for is better taken than left.
 func (c *connection) unpark(resp *jsonrpc.Response) {
 	c.mu.Lock()
 	w := c.calls[resp.ID]
-	waiting := w != nil && w.parked
 	c.mu.Unlock()
-	if !waiting {
+	if w == nil {
 		c.skip(fmt.Errorf("mcptransport: the standby stream brought an answer that nobody waits for, %v", resp.ID.Raw()))
 		return
 	}
