@@ -1,0 +1,85 @@
+package faultproxy
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/reprise-sse/reprise/clock"
+)
+
+// A Fault is what the proxy does to a connection. The zero Fault does nothing: the
+// connection is forwarded, its ends included.
+//
+// Where a number of bytes is given, it counts those to the client, exactly: what
+// follows them happens before the next one. Nothing happens before the client has
+// sent something, as HTTP's always does first: a reset in answer to the connection
+// alone would reach into the client's dial, or not, as it happens.
+type Fault struct {
+	kind     kind
+	bytes    int
+	interval time.Duration
+	clock    clock.Clock
+}
+
+type kind uint8
+
+const (
+	forward kind = iota
+	cut
+	reset
+	stall
+	halfOpen
+	blackHole
+	throttle
+)
+
+// Cut closes the connection to the client after n bytes, in the proper way of TCP
+// (FIN), and that to the server.
+func Cut(n int) Fault { return Fault{kind: cut, bytes: n} }
+
+// Reset resets the connection to the client after n bytes (RST), and closes that
+// to the server. The client can still read the n bytes on Linux; elsewhere, and if
+// they are more than it has room for, it may lose some.
+func Reset(n int) Fault { return Fault{kind: reset, bytes: n} }
+
+// Stall forwards nothing more to the client after n bytes. All connections stay
+// up, the server is held back once the buffers on the way are full, and it sees
+// the client leave.
+func Stall(n int) Fault { return Fault{kind: stall, bytes: n} }
+
+// HalfOpen makes the other side disappear without a word after n bytes: the
+// connection to the server is closed, and the client is not told. What the client
+// sends is lost.
+func HalfOpen(n int) Fault { return Fault{kind: halfOpen, bytes: n} }
+
+// BlackHole accepts the connection and does nothing with it: it dials no server and
+// reads nothing from the client.
+func BlackHole() Fault { return Fault{kind: blackHole} }
+
+// Throttle forwards n bytes to the client at a time, at least one, and then waits
+// for the interval on the clock; nil means clock.System.
+func Throttle(n int, interval time.Duration, c clock.Clock) Fault {
+	if c == nil {
+		c = clock.System()
+	}
+	return Fault{kind: throttle, bytes: max(n, 1), interval: interval, clock: c}
+}
+
+// String describes the fault.
+func (f Fault) String() string {
+	switch f.kind {
+	case cut:
+		return fmt.Sprintf("cut after %d bytes", f.bytes)
+	case reset:
+		return fmt.Sprintf("reset after %d bytes", f.bytes)
+	case stall:
+		return fmt.Sprintf("stall after %d bytes", f.bytes)
+	case halfOpen:
+		return fmt.Sprintf("half open after %d bytes", f.bytes)
+	case blackHole:
+		return "black hole"
+	case throttle:
+		return fmt.Sprintf("%d bytes each %v", f.bytes, f.interval)
+	}
+	return "forward"
+}
