@@ -766,3 +766,32 @@ func TestActionString(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestTransportResends shows why a count of requests matters: net/http sends a GET
+// again, at once and on its own, when a connection that has served before dies
+// before the first byte of the answer. The client sends two requests; the server
+// gets three, the last without any gap.
+func TestTransportResends(t *testing.T) {
+	for _, n := range []network{networks[0], networks[2]} {
+		for _, fault := range []Action{Cut, Reset} {
+			n.test(t, n.name+", "+fault.String(), func(t *testing.T) {
+				srv := n.server(t, []Step{Event{Data: "a"}}, []Step{fault}, []Step{Event{Data: "b"}})
+				var got []string
+				for range 2 {
+					x := get(t, srv)
+					got = append(got, x.Body+x.Err)
+				}
+				if diff := cmp.Diff([]string{"data: a\n\n", "data: b\n\n"}, got); diff != "" {
+					t.Errorf("answers (-want +got):\n%s", diff)
+				}
+				var connections []int
+				for _, r := range srv.Requests() {
+					connections = append(connections, r.Connection)
+				}
+				if diff := cmp.Diff([]int{1, 1, 2}, connections); diff != "" {
+					t.Errorf("connections that the requests came on (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
