@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/reprise-sse/reprise/clock"
 	"github.com/reprise-sse/reprise/eventsource"
 	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/policy"
@@ -70,6 +71,18 @@ func (w *watcher) trace() *eventsource.Trace {
 		},
 		Done: func(err error) { say("done: %v", err) },
 	}
+}
+
+// advancing is trace for a stream whose clock stands still but for its waits: each
+// is over as soon as it begins.
+func (w *watcher) advancing(fake *clock.Fake) *eventsource.Trace {
+	trace := w.trace()
+	log := trace.Wait
+	trace.Wait = func(i eventsource.WaitInfo) {
+		log(i)
+		fake.Advance(i.Waited)
+	}
+	return trace
 }
 
 // A session is what was seen of one stream from its start to its end.
