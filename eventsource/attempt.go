@@ -220,6 +220,7 @@ func (a *attempt) decode(source io.Reader) {
 func (a *attempt) read(source io.Reader, yield func(Event, error) bool) (left bool) {
 	a.decode(source)
 	for {
+		resume := a.stream.decoder.LastEventID()
 		event, err := a.stream.decoder.Next()
 		if err != nil {
 			a.facts.Kind, a.facts.Err = endOfRead(err)
@@ -233,6 +234,8 @@ func (a *attempt) read(source io.Reader, yield func(Event, error) bool) (left bo
 			a.facts.Messages++
 		}
 		if a.parent.Err() != nil {
+			// The loop is not given this event. Who resumes later must be sent it.
+			a.stream.setLastEventID(resume)
 			return false
 		}
 		if !yield(event, nil) {

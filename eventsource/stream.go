@@ -140,10 +140,7 @@ func (s *Stream) Reconnect() {
 		s.interrupt(&interruption{kind: policy.Restarted})
 	}
 	if s.wake != nil {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+		signal(s.wake)
 	}
 }
 
@@ -293,17 +290,12 @@ func (s *Stream) wait(ctx context.Context, facts *policy.Attempt, decided time.D
 	}
 
 	wake := make(chan struct{}, 1) // a signal to look again, from the timer and from Reconnect
-	timer := s.client.Clock.AfterFunc(rest, func() {
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-	})
+	timer := s.client.Clock.AfterFunc(rest, func() { signal(wake) })
 	defer timer.Stop()
 	s.mu.Lock()
 	s.wake = wake
 	if s.restart {
-		wake <- struct{}{}
+		signal(wake) // the timer may have been quicker
 	}
 	s.mu.Unlock()
 	defer func() {
@@ -330,6 +322,14 @@ func (s *Stream) wait(ctx context.Context, facts *policy.Attempt, decided time.D
 		if rest = s.rest(facts, wait); rest > 0 {
 			timer.Reset(rest)
 		}
+	}
+}
+
+// signal sends without waiting: one signal that has not been seen yet is enough.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
