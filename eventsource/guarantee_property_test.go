@@ -1,0 +1,206 @@
+package eventsource_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprise-sse/reprise/eventsource"
+	"github.com/reprise-sse/reprise/internal/scenario"
+	"github.com/reprise-sse/reprise/policy"
+)
+
+var (
+	propertyRuns = flag.Int("reprise.runs", 10_000, "how many random scenarios each property test runs")
+	propertySeed = flag.Uint64("reprise.seed", 0, "the seed of the property tests; 0 chooses one")
+)
+
+// leastOfAKind is how often each policy.Kind must occur in 10,000 runs.
+const leastOfAKind = 100
+
+// A property is what a guarantee says of any scenario.
+type property struct {
+	// profile is what the random scenarios are like.
+	profile scenario.Profile
+
+	// play runs a scenario, perhaps in several ways; nil means once and as it is.
+	play func(*testing.T, scenario.Scenario) []*scenario.Record
+
+	// check complains of what it finds in the records.
+	check func([]*scenario.Record, *complaints)
+}
+
+// complaints are the ways in which a guarantee is broken.
+type complaints []string
+
+func (c *complaints) add(format string, args ...any) { *c = append(*c, fmt.Sprintf(format, args...)) }
+
+func (p property) run(t *testing.T, s scenario.Scenario) ([]*scenario.Record, complaints) {
+	play := p.play
+	if play == nil {
+		play = func(t *testing.T, s scenario.Scenario) []*scenario.Record { return scenario.Play(t, s) }
+	}
+	records := play(t, s)
+	var c complaints
+	for _, r := range records {
+		switch {
+		case r.Deadlock != "":
+			c.add("%s", r.Deadlock)
+		case r.Hung:
+			c.add("the stream does not end")
+		case r.Runaway:
+			c.add("there is no end of requests")
+		case r.Panicked != nil && r.Panicked != any(scenario.ErrPanic):
+			c.add("panic: %v", r.Panicked)
+		}
+	}
+	if len(c) == 0 {
+		p.check(records, &c)
+	}
+	return records, c
+}
+
+// holds checks the property in random scenarios.
+func (p property) holds(t *testing.T) {
+	t.Helper()
+	seed := *propertySeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	kinds := make(map[policy.Kind]int)
+	attempts := 0
+	for i := range *propertyRuns {
+		s := scenario.Generate(rand.New(rand.NewPCG(seed, uint64(i))), p.profile)
+		records, broken := p.run(t, s)
+		if len(broken) > 0 {
+			t.Fatal(p.report(t, seed, i, s))
+		}
+		for kind, n := range records[0].Kinds() {
+			kinds[kind] += n
+		}
+		attempts += len(records[0].Attempts)
+	}
+	t.Logf("%d scenarios of seed %d, %d attempts, which ended as follows: %v", *propertyRuns, seed, attempts, kinds)
+	for kind := policy.Ended; kind <= policy.Restarted; kind++ {
+		if least := leastOfAKind * *propertyRuns / 10_000; kinds[kind] < least {
+			t.Errorf("only %d attempts were %v, not %d", kinds[kind], kind, least)
+		}
+	}
+}
+
+// report makes a scenario that breaks the property as small as it gets.
+func (p property) report(t *testing.T, seed uint64, number int, s scenario.Scenario) string {
+	var records []*scenario.Record
+	var broken complaints
+	fails := func(s scenario.Scenario) bool {
+		for range 3 { // it may be a race
+			if r, c := p.run(t, s); len(c) > 0 {
+				records, broken = r, c
+				return true
+			}
+		}
+		return false
+	}
+	if !fails(s) {
+		return fmt.Sprintf("seed %d, run %d: broken once, and not again in three runs; run with -reprise.seed:\n%#v", seed, number, s)
+	}
+	small := scenario.Shrink(s, 1000, fails)
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, run %d:\n%s\n\nThe scenario, made smaller, for the table of cases:\n\n%#v\n", seed, number, strings.Join(broken, "\n"), small)
+	for _, r := range records {
+		fmt.Fprintf(&b, "\nWhat happened:\n%s", r.Text())
+	}
+	return b.String()
+}
+
+// A scenarioCase is a scenario of a table, and what is to happen in it; nil leaves
+// that to the property.
+type scenarioCase struct {
+	name     string
+	scenario scenario.Scenario
+	want     []string
+}
+
+// holdsIn checks the property in the scenarios of a table.
+func (p property) holdsIn(t *testing.T, cases []scenarioCase) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			records, broken := p.run(t, c.scenario)
+			for _, text := range broken {
+				t.Error(text)
+			}
+			if c.want != nil {
+				if diff := cmp.Diff(c.want, historyOf(records[0])); diff != "" {
+					t.Errorf("what happened (-want +got):\n%s", diff)
+				}
+			}
+			if t.Failed() {
+				t.Logf("all that happened:\n%s", records[0].Text())
+			}
+		})
+	}
+}
+
+// historyOf tells the main points of a record, each with its time.
+func historyOf(r *scenario.Record) []string {
+	var h []string
+	for i, a := range r.Attempts {
+		if a.Sent {
+			id := ""
+			if ids, ok := a.Header["Last-Event-Id"]; ok {
+				id = fmt.Sprintf(" %q", ids)
+			}
+			h = append(h, fmt.Sprintf("%v request%s", a.Began, id))
+		}
+		for _, d := range a.Events {
+			h = append(h, fmt.Sprintf("%v event %q", d.At, d.Event.Data))
+		}
+		if a.Reported != nil {
+			h = append(h, fmt.Sprintf("%v %v", a.Ended[0], a.Reported.Kind))
+		} else if i < len(r.Attempts)-1 {
+			h = append(h, "not reported")
+		}
+	}
+	for _, err := range r.Done {
+		h = append(h, fmt.Sprintf("%v done: %s", r.DoneAt, reasonFor(err)))
+	}
+	switch {
+	case r.Left:
+		h = append(h, "left")
+	case r.Panicked != nil:
+		h = append(h, "panicked")
+	case r.Exited:
+		h = append(h, "exited")
+	}
+	return h
+}
+
+// reasonFor names the reason for the end of a stream.
+func reasonFor(err error) string {
+	var budget *policy.BudgetError
+	var response *eventsource.ResponseError
+	var stop *eventsource.StopError
+	switch {
+	case err == nil:
+		return "in order"
+	case !errors.As(err, &stop):
+		return err.Error()
+	case errors.As(stop.Reason, &budget):
+		return fmt.Sprintf("budget: %v of %v", budget.Asked, budget.Left)
+	case errors.Is(stop.Reason, context.DeadlineExceeded):
+		return "deadline"
+	case errors.As(stop.Reason, &response):
+		return fmt.Sprint("response ", response.StatusCode)
+	case errors.Is(stop.Reason, policy.ErrExhausted):
+		return "exhausted"
+	default:
+		return strings.TrimPrefix(stop.Reason.Error(), "eventsource: ")
+	}
+}

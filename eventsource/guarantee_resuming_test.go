@@ -1,0 +1,243 @@
+package eventsource_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprise-sse/reprise/eventsource"
+	"github.com/reprise-sse/reprise/fuzz"
+	"github.com/reprise-sse/reprise/internal/scenario"
+)
+
+// nothingForgotten: every request asks to go on from where the finished blocks of
+// all before it have led, and no event is lost on the way to the loop.
+func nothingForgotten(records []*scenario.Record, c *complaints) {
+	r := records[0]
+	truths := r.Truths()
+	id := r.Scenario.Caller.LastEventID
+	if r.Scenario.Caller.Adopt == scenario.Alone {
+		id = "" // there is no request to seed it
+	}
+	for i, a := range r.Attempts {
+		if a.Sent {
+			var want []string
+			if id != "" {
+				want = []string{id}
+			}
+			if got := a.Header["Last-Event-Id"]; !slices.Equal(got, want) {
+				c.add("attempt %d asks to go on from %q, not from %q", a.Number, got, want)
+			}
+		}
+		checkDelivered(c, a, truths[i].Decoded.Events)
+		before := id
+		id = truths[i].LastEventID
+		if a.Reported != nil && a.Reported.LastEventID != id {
+			c.add("attempt %d is said to end with the ID %q, not with %q", a.Number, a.Reported.LastEventID, id)
+		}
+		if _, stopped := a.Decided.Stopped(); a.Asked != nil && !stopped && a.Decided.Forgets() {
+			if i < len(r.Attempts)-1 || len(a.Waited) > 0 {
+				id = ""
+			}
+		}
+		if i < len(r.Attempts)-1 {
+			continue
+		}
+		possible := []string{id}
+		if a.Reported == nil && truths[i].Streamed {
+			possible = idsAfter(truths[i].Decoded, a, before)
+		}
+		if !slices.Contains(possible, r.Resumed) {
+			c.add("the ID to resume from is %q in the end; what the loop was given leads to one of %q", r.Resumed, possible)
+		}
+	}
+}
+
+// checkDelivered checks the events that the loop was given of one attempt.
+func checkDelivered(c *complaints, a *scenario.Attempt, decoded []fuzz.Event) {
+	if len(a.Events) > len(decoded) || a.Reported != nil && len(a.Events) < len(decoded) {
+		c.add("attempt %d: the loop was given %d events of %d", a.Number, len(a.Events), len(decoded))
+		return
+	}
+	for n, got := range a.Events {
+		want := eventsource.Event{Type: decoded[n].Type, Data: decoded[n].Data, LastEventID: decoded[n].LastEventID}
+		if got.Event != want {
+			c.add("attempt %d: event %d is %+v, not %+v", a.Number, n+1, got.Event, want)
+		}
+	}
+}
+
+// idsAfter returns the IDs that a stream can resume from after an attempt that the
+// caller has ended: that of the last event that the loop was given, or of a block
+// without data between it and the next event, but never that of the next event.
+func idsAfter(decoded fuzz.Result, a *scenario.Attempt, before string) []string {
+	from, to := 0, len(a.Delivered)
+	if n := len(a.Events); n > 0 {
+		from = decoded.Events[n-1].End
+	}
+	if n := len(a.Events); n < len(decoded.Events) {
+		to = decoded.Events[n].End - 1
+	}
+	var ids []string
+	for i := from; i <= to; i++ {
+		if i == from || i == to || lineEnd(a.Delivered[i-1]) && lineEnd(a.Delivered[max(i-2, 0)]) {
+			ids = append(ids, fuzz.Decode(a.Delivered[:i], before).LastEventID)
+		}
+	}
+	return slices.Compact(ids)
+}
+
+func lineEnd(b byte) bool { return b == '\n' || b == '\r' }
+
+func TestG5NothingForgotten(t *testing.T) {
+	t.Parallel()
+	p := property{check: nothingForgotten}
+	p.holdsIn(t, []scenarioCase{
+		{
+			name: "the ID outlives empty connections, failures and refusals",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("id: 7\ndata: m\n\n"), answerEmpty, answerStream(": hello\n\n"), answerRefused, answerUnavailable(""), cutAnswer(answerEmpty), {Failure: scenario.Unprepared}, answerGone},
+				Policy: policyScript(0, 0, 0, 0, 0, 0, 0),
+			},
+			want: []string{
+				"0s request", `0s event "m"`, "0s ended", `0s request ["7"]`, "0s ended", `0s request ["7"]`, "0s ended",
+				`0s request ["7"]`, "0s failed", `0s request ["7"]`, "0s rejected", `0s request ["7"]`, "0s dropped", "0s failed",
+				`0s request ["7"]`, "0s rejected", "0s done: scenario: the policy's script has ended",
+			},
+		},
+		{
+			name: "it is committed at the blank line",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("id: 7\n\nid: 8\n"), cutAnswer(answerStream("id: 8\ndata: half")), answerGone},
+				Policy: policyScript(0, 0),
+			},
+			want: []string{
+				"0s request", "0s ended", `0s request ["7"]`, "0s dropped", `0s request ["7"]`, "0s rejected",
+				"0s done: scenario: the policy's script has ended",
+			},
+		},
+		{
+			name: "an event without an ID does not clear it, on the next connection either",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("id: 7\ndata: a\n\ndata: b\n\n"), answerStream("data: c\n\n"), answerGone},
+				Policy: policyScript(0, 0),
+			},
+			want: []string{
+				"0s request", `0s event "a"`, `0s event "b"`, "0s ended", `0s request ["7"]`, `0s event "c"`, "0s ended",
+				`0s request ["7"]`, "0s rejected", "0s done: scenario: the policy's script has ended",
+			},
+		},
+		{
+			name: "an empty ID does",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("id: 7\ndata: a\n\nid\n\n"), answerGone},
+				Policy: policyScript(0),
+			},
+			want: []string{"0s request", `0s event "a"`, "0s ended", "0s request", "0s rejected", "0s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "and so does a policy that forgets",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("id: 7\ndata: a\n\n"), answerStream("data: b\n\n"), answerGone},
+				Policy: scenario.Policy{Script: []scenario.Decision{{Forget: true}, {}}},
+			},
+			want: []string{
+				"0s request", `0s event "a"`, "0s ended", "0s request", `0s event "b"`, "0s ended", "0s request", "0s rejected",
+				"0s done: scenario: the policy's script has ended",
+			},
+		},
+		{
+			name: "the caller's own ID is where it starts, after an adopted response too",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerEmpty, answerGone},
+				Policy: policyScript(0),
+				Caller: scenario.Caller{LastEventID: "é 42", Adopt: scenario.Resume},
+			},
+			want: []string{"0s ended", `0s request ["é 42"]`, "0s rejected", "0s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "an ID that cannot be sent is no reason to forget",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("id: 7\x01\ndata: a\n\n"), answerEmpty, answerGone},
+				Policy: policyScript(0, 0),
+			},
+			want: []string{"0s request", `0s event "a"`, "0s ended", "0s failed", "0s failed", "0s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "what was read when Reconnect was called is delivered",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{openAnswer(answerStream("id: 1\ndata: a\n\nid: 2\ndata: b\n\nid: 3\ndata: c\n\n")), answerGone},
+				Policy: policyScript(0),
+				Caller: scenario.Caller{Actions: []scenario.Action{{On: scenario.Body, Do: scenario.Restart}}},
+			},
+			want: []string{
+				"0s request", `0s event "a"`, `0s event "b"`, `0s event "c"`, "0s restarted", `0s request ["3"]`, "0s rejected",
+				"0s done: scenario: the policy's script has ended",
+			},
+		},
+		{
+			name: "the ID of an event that the loop is not given any more does not count",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{openAnswer(answerStream("id: 1\ndata: a\n\nid: 2\n\nid: 3\ndata: c\n\n"))},
+				Caller: scenario.Caller{Actions: []scenario.Action{{On: scenario.Body, Do: scenario.Cancel}}},
+			},
+			want: []string{"0s request", `0s event "a"`, "0s done: scenario: cancelled by the caller"},
+		},
+		{
+			name: "not even if it is cancelled as that event is being read",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{openAnswer(answerStream("id: 1\ndata: a\n\n: now\nid: 2\ndata: b\n\n"))},
+				Caller: scenario.Caller{Actions: []scenario.Action{{On: scenario.Comment, Do: scenario.Cancel}}},
+			},
+			want: []string{"0s request", `0s event "a"`, "0s done: scenario: cancelled by the caller"},
+		},
+	})
+	p.holds(t)
+}
+
+// A process that stores the ID it has got to, and ends, goes on from there.
+func TestG5OutlivesTheProcess(t *testing.T) {
+	t.Parallel()
+	for _, end := range []scenario.Action{
+		{On: scenario.Body, N: 2, Do: scenario.Leave},
+		{On: scenario.Body, N: 2, Do: scenario.Panic},
+		{On: scenario.Body, N: 2, Do: scenario.Exit},
+		{On: scenario.Body, N: 2, Do: scenario.Cancel},
+		{After: time.Second, Do: scenario.Cancel},
+	} {
+		first := scenario.Scenario{
+			Server: []scenario.Answer{openAnswer(scenario.Answer{Body: []scenario.Piece{
+				{Text: "id: 1\ndata: a\n\nid: 2\ndata: b\n\n"}, {Wait: time.Second, Text: "id: 3\ndata: c\n\n"},
+			}})},
+			Caller: scenario.Caller{Actions: []scenario.Action{end}},
+		}
+		stored := scenario.Play(t, first)[0]
+		if stored.Resumed == "3" && len(stored.Attempts[0].Events) == 3 {
+			continue // the third event has made it in the very moment of the cancellation
+		}
+		if stored.Resumed != "2" {
+			t.Errorf("%v: the ID to resume from is %q, not 2:\n%s", end.Do, stored.Resumed, stored.Text())
+		}
+		second := scenario.Scenario{
+			Server: []scenario.Answer{answerStream("id: 3\ndata: c\n\n")},
+			Caller: scenario.Caller{LastEventID: stored.Resumed},
+		}
+		r := scenario.Play(t, second)[0]
+		if got := r.Attempts[0].Header["Last-Event-Id"]; !cmp.Equal(got, []string{"2"}) {
+			t.Errorf("the second process asks to go on from %q", got)
+		}
+	}
+}
+
+// The ID that cannot be sent is reported as what it is.
+func TestG5UnsendableID(t *testing.T) {
+	t.Parallel()
+	r := scenario.Play(t, scenario.Scenario{Server: []scenario.Answer{answerStream("id: 7\x7f\ndata: a\n\n"), answerEmpty}, Policy: policyScript(0)})[0]
+	last := r.Attempts[len(r.Attempts)-1]
+	if err := r.Err(); !errors.Is(err, eventsource.ErrUnsendableID) || last.Sent || !last.Reported.Futile {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+}

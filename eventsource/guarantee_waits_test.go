@@ -1,0 +1,455 @@
+package eventsource_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/reprise-sse/reprise/eventsource"
+	"github.com/reprise-sse/reprise/internal/scenario"
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// Answers and policies of many tables.
+var (
+	answerRefused = scenario.Answer{Failure: scenario.Refused}
+	answerEmpty   = scenario.Answer{}
+	answerSilent  = scenario.Answer{End: scenario.Hold}
+	answerMessage = answerStream("data: m\n\n")
+	answerGone    = scenario.Answer{Status: 204}
+)
+
+// answerStream is a response whose body ends after some text.
+func answerStream(text string) scenario.Answer {
+	return scenario.Answer{Body: []scenario.Piece{{Text: text}}}
+}
+
+// answerQuiet is a response that brings a text, stays open for a time, and then ends.
+func answerQuiet(text string, open time.Duration) scenario.Answer {
+	return scenario.Answer{Body: []scenario.Piece{{Text: text}, {Wait: open}}}
+}
+
+// cutAnswer breaks an answer's body instead of ending it.
+func cutAnswer(a scenario.Answer) scenario.Answer {
+	a.End = scenario.Cut
+	return a
+}
+
+// openAnswer holds an answer's body open.
+func openAnswer(a scenario.Answer) scenario.Answer {
+	a.End = scenario.Hold
+	return a
+}
+
+func answerUnavailable(retryAfter string) scenario.Answer {
+	return scenario.Answer{Status: 503, RetryAfter: retryAfter}
+}
+
+// policyScript is a policy that connects again after these times.
+func policyScript(waits ...time.Duration) scenario.Policy {
+	p := scenario.Policy{}
+	for _, wait := range waits {
+		p.Script = append(p.Script, scenario.Decision{After: wait})
+	}
+	return p
+}
+
+// policyRules is a policy by Rules without randomness.
+func policyRules(r policy.Rules) scenario.Policy {
+	r.Jitter = -1
+	return scenario.Policy{Preset: "Rules", Rules: r, Temporary: true}
+}
+
+// repeatAnswer returns n copies of an answer.
+func repeatAnswer(n int, a scenario.Answer) []scenario.Answer {
+	return slices.Repeat([]scenario.Answer{a}, n)
+}
+
+// restarts are the calls of Reconnect between the beginning of an attempt and that
+// of the next.
+type restarts struct {
+	all   []time.Duration
+	after []time.Duration // those that came for certain when the attempt was over
+}
+
+func restartsOf(r *scenario.Record, number int) (rs restarts) {
+	ended := false
+	for _, e := range r.Log {
+		switch {
+		case e.Number != number:
+		case e.What == scenario.AttemptEnd.String():
+			ended = true
+		case e.What == scenario.Restart.String():
+			rs.all = append(rs.all, e.At)
+			if ended {
+				rs.after = append(rs.after, e.At)
+			}
+		}
+	}
+	return rs
+}
+
+// neverEarly: no attempt starts sooner after the end of the one before than the
+// server asked.
+func neverEarly(records []*scenario.Record, c *complaints) {
+	r := records[0]
+	truths := r.Truths()
+	for i, a := range r.Attempts {
+		if i > 0 {
+			before := r.Attempts[i-1]
+			if !before.HasOver {
+				c.add("attempt %d begins while the one before goes on", a.Number)
+			} else if gap := a.Began - before.Over; gap < truths[i-1].Asked {
+				c.add("attempt %d begins %v after the one before; the server asked for %v", a.Number, gap, truths[i-1].Asked)
+			}
+		}
+		if a.Reported != nil && a.Reported.Asked != truths[i].Asked {
+			c.add("attempt %d: the policy is told that the server asked for %v, not %v", a.Number, a.Reported.Asked, truths[i].Asked)
+		}
+		for _, w := range a.Waited {
+			if w.Asked != truths[i].Asked || w.Decided != a.Decided.Delay() || w.Waited != max(w.Asked, w.Decided) {
+				c.add("after attempt %d the trace says %+v, where the server asked for %v and the policy decided %v", a.Number, w, truths[i].Asked, a.Decided)
+			}
+		}
+	}
+}
+
+func TestG1NeverEarly(t *testing.T) {
+	t.Parallel()
+	p := property{check: neverEarly}
+	p.holdsIn(t, []scenarioCase{
+		{
+			name:     "a retry binds a policy that does not wait",
+			scenario: scenario.Scenario{Server: []scenario.Answer{answerStream("retry: 5000\n\n"), answerGone}, Policy: policyScript(0)},
+			want:     []string{"0s request", "0s ended", "5s request", "5s rejected", "5s done: scenario: the policy's script has ended"},
+		},
+		{
+			name:     "and one that waits less",
+			scenario: scenario.Scenario{Server: []scenario.Answer{answerStream("retry: 5000\n\n"), answerGone}, Policy: policyScript(time.Second)},
+			want:     []string{"0s request", "0s ended", "5s request", "5s rejected", "5s done: scenario: the policy's script has ended"},
+		},
+		{
+			name:     "and one that waits less than nothing",
+			scenario: scenario.Scenario{Server: []scenario.Answer{answerStream("retry: 5000\n\n"), answerGone}, Policy: policyScript(math.MinInt64)},
+			want:     []string{"0s request", "0s ended", "5s request", "5s rejected", "5s done: scenario: the policy's script has ended"},
+		},
+		{
+			name:     "the policy may wait longer",
+			scenario: scenario.Scenario{Server: []scenario.Answer{answerStream("retry: 5000\n\n"), answerGone}, Policy: policyScript(time.Minute)},
+			want:     []string{"0s request", "0s ended", "1m0s request", "1m0s rejected", "1m0s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "a retry stays in force through failures",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("retry: 5000\n\n"), answerRefused, answerUnavailable("1"), answerEmpty, cutAnswer(answerEmpty), answerGone},
+				Policy: policyScript(0, 0, 0, 0, 0),
+			},
+			want: []string{
+				"0s request", "0s ended", "5s request", "5s failed", "10s request", "10s rejected",
+				"15s request", "15s ended", "20s request", "20s dropped", "25s request", "25s rejected",
+				"25s done: scenario: the policy's script has ended",
+			},
+		},
+		{
+			name: "until it is replaced",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("retry: 5000\n\n"), answerStream("retry: +1\nretry: 200\nretry:\n\n"), answerGone},
+				Policy: policyScript(0, 0),
+			},
+			want: []string{
+				"0s request", "0s ended", "5s request", "5s ended", "5.2s request", "5.2s rejected",
+				"5.2s done: scenario: the policy's script has ended",
+			},
+		},
+		{
+			name: "a retry in an unfinished block counts",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{cutAnswer(answerStream("retry: 5000\ndata: lost")), answerGone},
+				Policy: policyScript(0),
+			},
+			want: []string{"0s request", "0s dropped", "5s request", "5s rejected", "5s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "Retry-After in seconds, and it binds one wait",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerUnavailable("7"), answerRefused, answerGone},
+				Policy: policyScript(0, 0),
+			},
+			want: []string{"0s request", "0s rejected", "7s request", "7s failed", "7s request", "7s rejected", "7s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "Retry-After as a date",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerUnavailable("+90s"), answerGone},
+				Policy: policyScript(time.Second),
+			},
+			want: []string{"0s request", "0s rejected", "1m30s request", "1m30s rejected", "1m30s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "the longer of retry and Retry-After",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("retry: 5000\n\n"), answerUnavailable("1"), answerUnavailable("9"), answerGone},
+				Policy: policyScript(0, 0, 0),
+			},
+			want: []string{
+				"0s request", "0s ended", "5s request", "5s rejected", "10s request", "10s rejected",
+				"19s request", "19s rejected", "19s done: scenario: the policy's script has ended",
+			},
+		},
+		{
+			name: "Retry-After of an event stream means nothing",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{{RetryAfter: "60"}, answerGone},
+				Policy: policyScript(0),
+			},
+			want: []string{"0s request", "0s ended", "0s request", "0s rejected", "0s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "Reconnect while open waits for what the server asked",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{openAnswer(answerStream("retry: 5000\n\n")), answerGone},
+				Policy: policyScript(0),
+				Caller: scenario.Caller{Actions: []scenario.Action{{After: 2 * time.Second, Do: scenario.Restart}}},
+			},
+			want: []string{"0s request", "2s restarted", "7s request", "7s rejected", "7s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "Reconnect in the wait cannot cut what the server asked",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("retry: 5000\n\n"), answerGone},
+				Policy: policyScript(time.Minute),
+				Caller: scenario.Caller{Actions: []scenario.Action{
+					{After: 2 * time.Second, Do: scenario.Restart},
+					{After: 3 * time.Second, Do: scenario.Restart},
+					{After: 4 * time.Second, Do: scenario.Restart},
+				}},
+			},
+			want: []string{"0s request", "0s ended", "5s request", "5s rejected", "5s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "Reconnect before the first byte, again and again",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("retry: 5000\n\n"), {Failure: scenario.NeverAnswers}, answerGone},
+				Policy: policyScript(0, 0),
+				Caller: scenario.Caller{Actions: []scenario.Action{
+					{After: 6 * time.Second, Do: scenario.Restart},
+					{After: 7 * time.Second, Do: scenario.Restart},
+				}},
+			},
+			want: []string{
+				"0s request", "0s ended", "5s request", "6s restarted", "11s request", "11s rejected",
+				"11s done: scenario: the policy's script has ended",
+			},
+		},
+		{
+			name: "an adopted response asks as well",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("retry: 5000\n\n"), answerGone},
+				Policy: policyScript(0),
+				Caller: scenario.Caller{Adopt: scenario.Resume},
+			},
+			want: []string{"0s ended", "5s request", "5s rejected", "5s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "a failed Prepare is an attempt",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("retry: 5000\n\n"), {Failure: scenario.Unprepared}, answerGone},
+				Policy: policyScript(0, 0),
+			},
+			want: []string{"0s request", "0s ended", "5s failed", "10s request", "10s rejected", "10s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "a wait for ever",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("retry: 99999999999999999999\n\n"), answerGone},
+				Policy: policyScript(0),
+				Caller: scenario.Caller{Actions: []scenario.Action{{After: 24 * time.Hour, Do: scenario.Restart}}},
+			},
+			want: []string{"0s request", "0s ended", "2400h0m0s done: scenario: cancelled at the horizon"},
+		},
+	})
+	p.holds(t)
+}
+
+// exactly: a wait is waited to the tick, or the stream ends at once. Only the
+// caller can cut one.
+func exactly(records []*scenario.Record, c *complaints) {
+	r := records[0]
+	truths := r.Truths()
+	deadline, hasDeadline := r.Scenario.Caller.Deadline, r.Scenario.Caller.Deadline > 0
+	for i, a := range r.Attempts {
+		if a.Reported == nil {
+			continue
+		}
+		end := a.Ended[0]
+		if at := a.Began + a.Reported.End.Sub(a.Reported.Start); at != end {
+			c.add("attempt %d ended at %v and is said to have ended at %v", a.Number, end, at)
+		}
+		if end < a.Over || end > a.Over && r.Scenario.Caller.Slow == 0 {
+			c.add("attempt %d ended at %v and is reported at %v", a.Number, a.Over, end)
+		}
+
+		if len(a.Waited) == 0 {
+			// The stream ends here.
+			if r.DoneAt != end {
+				c.add("attempt %d ended at %v, the stream at %v: what was there to wait for?", a.Number, end, r.DoneAt)
+			}
+			stop := (*eventsource.StopError)(nil)
+			if _, stopped := a.Decided.Stopped(); !stopped && errors.As(r.Err(), &stop) && errors.Is(stop.Reason, context.DeadlineExceeded) {
+				if wait := max(a.Decided.Delay(), truths[i].Asked); !hasDeadline || wait < deadline-end {
+					c.add("attempt %d: a wait of %v is refused at %v; the deadline is at %v", a.Number, wait, end, deadline)
+				}
+			}
+			continue
+		}
+		due := end + a.Waited[0].Waited
+		if due < end {
+			due = math.MaxInt64
+		}
+		if hasDeadline && a.Waited[0].Waited > 0 && due >= deadline {
+			c.add("attempt %d: a wait from %v to %v is begun; the deadline is at %v", a.Number, end, due, deadline)
+		}
+		if i == len(r.Attempts)-1 {
+			if r.DoneAt > due {
+				c.add("attempt %d: a wait from %v to %v goes on until the stream ends at %v", a.Number, end, due, r.DoneAt)
+			}
+			continue
+		}
+		checkBeginning(c, r.Attempts[i+1].Began, due, end+truths[i].Asked, restartsOf(r, a.Number), a)
+	}
+}
+
+// checkBeginning checks when the attempt after a began: when the wait was due, or,
+// if the caller was in a hurry, when the server allowed it.
+func checkBeginning(c *complaints, began, due, allowed time.Duration, rs restarts, a *scenario.Attempt) {
+	if began == due && len(rs.after) == 0 {
+		return
+	}
+	hurried := len(rs.all) > 1 || len(rs.all) == 1 && a.Reported.Kind != policy.Restarted
+	if len(rs.after) > 0 {
+		first := rs.after[0]
+		if want := min(max(allowed, first), due); began != want {
+			c.add("attempt %d, hurried at %v, begins at %v, not at %v", a.Number+1, first, began, want)
+		}
+		return
+	}
+	if hurried && slices.ContainsFunc(rs.all, func(at time.Duration) bool { return began == max(allowed, at) }) {
+		return
+	}
+	c.add("attempt %d begins at %v, not at %v (Reconnect was called at %v)", a.Number+1, began, due, rs.all)
+}
+
+func TestG2ExactlyOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	day := answerStream("id: 1\nretry: 86400000\n\n")
+	p := property{check: func(records []*scenario.Record, c *complaints) {
+		exactly(records, c)
+		withinBudget(records, c)
+	}}
+	p.holdsIn(t, []scenarioCase{
+		{
+			name:     "a day-long retry under a budget is not slept",
+			scenario: scenario.Scenario{Server: []scenario.Answer{day, answerGone}, Policy: scenario.Policy{Preset: "MCPCall"}},
+			want:     []string{"0s request", "0s ended", "0s done: budget: 24h0m0s of 5m0s"},
+		},
+		{
+			name: "a day-long retry without a budget is waited, to the tick",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{day, answerGone},
+				Policy: policyRules(policy.Rules{}),
+			},
+			want: []string{"0s request", "0s ended", `24h0m0s request ["1"]`, "24h0m0s rejected", "24h0m0s done: in order"},
+		},
+		{
+			name: "a day-long Retry-After under a budget",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerUnavailable("86400"), answerGone},
+				Policy: policyRules(policy.Rules{Budget: time.Minute}),
+			},
+			want: []string{"0s request", "0s rejected", "0s done: budget: 24h0m0s of 1m0s"},
+		},
+		{
+			name: "a wait that fits is waited in full",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("retry: 59999\n\n"), answerGone},
+				Policy: policyRules(policy.Rules{Budget: time.Minute}),
+			},
+			want: []string{"0s request", "0s ended", "59.999s request", "59.999s rejected", "59.999s done: in order"},
+		},
+		{
+			name: "a wait as long as the budget does not fit",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("retry: 60000\n\n"), answerGone},
+				Policy: policyRules(policy.Rules{Budget: time.Minute}),
+			},
+			want: []string{"0s request", "0s ended", "0s done: budget: 1m0s of 1m0s"},
+		},
+		{
+			name: "a wait that cannot end before the deadline is refused at once",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{day, answerGone},
+				Policy: policyScript(0),
+				Caller: scenario.Caller{Deadline: time.Hour},
+			},
+			want: []string{"0s request", "0s ended", "0s done: deadline"},
+		},
+		{
+			name: "so is one that ends at the deadline",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerQuiet("", 10*time.Second), answerGone},
+				Policy: policyScript(50 * time.Second),
+				Caller: scenario.Caller{Deadline: time.Minute},
+			},
+			want: []string{"0s request", "10s ended", "10s done: deadline"},
+		},
+		{
+			name: "but not one that ends just before",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerQuiet("", 10*time.Second), answerSilent},
+				Policy: policyScript(50*time.Second - 1),
+				Caller: scenario.Caller{Deadline: time.Minute},
+			},
+			want: []string{"0s request", "10s ended", "59.999999999s request", "1m0s done: context deadline exceeded"},
+		},
+		{
+			name: "Reconnect cuts a wait of the client's own",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerRefused, answerGone},
+				Policy: policyScript(30 * time.Second),
+				Caller: scenario.Caller{Actions: []scenario.Action{{After: 10 * time.Second, Do: scenario.Restart}}},
+			},
+			want: []string{"0s request", "0s failed", "10s request", "10s rejected", "10s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "and Reconnect while the policy decides cuts the wait to come",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("retry: 2000\n\n"), answerGone},
+				Policy: policyScript(30 * time.Second),
+				Caller: scenario.Caller{Actions: []scenario.Action{{On: scenario.Decide, Do: scenario.Restart}}},
+			},
+			want: []string{"0s request", "0s ended", "2s request", "2s rejected", "2s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "one Reconnect cuts one thing",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{openAnswer(answerMessage), answerGone},
+				Policy: policyScript(30 * time.Second),
+				Caller: scenario.Caller{Actions: []scenario.Action{{After: 10 * time.Second, Do: scenario.Restart}}},
+			},
+			want: []string{"0s request", `0s event "m"`, "10s restarted", "40s request", "40s rejected", "40s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "a refusal stays one when Reconnect comes while its body is read",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{{Status: 503, Body: []scenario.Piece{{Wait: time.Minute}}}, answerGone},
+				Policy: policyScript(30 * time.Second),
+				Caller: scenario.Caller{Actions: []scenario.Action{{After: 500 * time.Millisecond, Do: scenario.Restart}}},
+			},
+			want: []string{"0s request", "500ms rejected", "500ms request", "500ms rejected", "500ms done: scenario: the policy's script has ended"},
+		},
+	})
+	p.holds(t)
+}

@@ -1,0 +1,65 @@
+package scenario
+
+import (
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// constructor returns what is to be the Policy of a Client.
+func (p Policy) constructor() func() policy.Reconnector {
+	switch p.Preset {
+	case "WHATWG":
+		return policy.WHATWG
+	case "Resilient":
+		return policy.Resilient
+	case "Never":
+		return policy.Never
+	case "MCPCall":
+		return policy.MCPCall
+	case "MCPListen":
+		return policy.MCPListen
+	case "Rules":
+		return p.RulesInForce().New
+	}
+	return func() policy.Reconnector {
+		next := 0
+		return policy.Func(func(policy.Attempt) policy.Decision {
+			if next == len(p.Script) {
+				return policy.Stop(ErrScriptEnded)
+			}
+			next++
+			return p.Script[next-1].decision()
+		})
+	}
+}
+
+// RulesInForce returns the Rules of the preset Rules, complete.
+func (p Policy) RulesInForce() policy.Rules {
+	rules := p.Rules
+	if p.Temporary {
+		rules.Temporary = policy.ResilientRules().Temporary
+	}
+	rules.Rand = func() float64 { return p.Random }
+	return rules
+}
+
+func (d Decision) decision() policy.Decision {
+	switch d.Verb {
+	case Stop:
+		return policy.Stop(nil)
+	case GiveUp:
+		return policy.Stop(ErrGivenUp)
+	case Undecided:
+		return policy.Decision{}
+	}
+	decision := policy.After(d.After)
+	if d.Within != nil {
+		decision = decision.Within(*d.Within)
+	}
+	if d.Idle != 0 {
+		decision = decision.Idle(d.Idle)
+	}
+	if d.Forget {
+		decision = decision.Forget()
+	}
+	return decision
+}

@@ -1,0 +1,126 @@
+package scenario
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/reprise-sse/reprise/fuzz"
+)
+
+// A Truth is what an attempt amounts to by the scenario alone: by what was
+// delivered to the client, read by the reference decoder, and not by what the
+// library says of it.
+type Truth struct {
+	// Streamed tells that the response is an event stream, Rejected that there is
+	// one and it is none.
+	Streamed, Rejected bool
+
+	// Decoded is what was delivered, up to an event that is too large if TooLarge.
+	Decoded  fuzz.Result
+	TooLarge bool
+
+	// Messages counts the events with data among the decoded, RetrySent tells
+	// that one of the fields delivered was a valid retry.
+	Messages  int
+	RetrySent bool
+
+	// Retry is the reconnection time in force at the end, LastEventID the last
+	// event ID before Forgets are counted in, and Asked the longest wait that the
+	// server has asked for.
+	Retry       time.Duration
+	HasRetry    bool
+	LastEventID string
+	Asked       time.Duration
+}
+
+// Truths returns the truth about each attempt of the record.
+func (r *Record) Truths() []Truth {
+	truths := make([]Truth, len(r.Attempts))
+	id := r.Scenario.Caller.seed()
+	var retry time.Duration
+	var hasRetry bool
+	for i, a := range r.Attempts {
+		t := &truths[i]
+		if a.HasAnswer {
+			t.Streamed = a.Answer.streams()
+			t.Rejected = !t.Streamed
+		}
+		if t.Streamed {
+			var input []byte
+			input, t.TooLarge = cutTooLarge(a.Delivered)
+			t.Decoded = fuzz.Decode(input, id)
+			id = t.Decoded.LastEventID
+			if t.Decoded.HasRetry {
+				retry, hasRetry = t.Decoded.Retry, true
+				t.RetrySent = true
+			}
+			for _, event := range t.Decoded.Events {
+				if event.Data != "" {
+					t.Messages++
+				}
+			}
+		}
+		t.Retry, t.HasRetry, t.LastEventID = retry, hasRetry, id
+		if hasRetry {
+			t.Asked = retry
+		}
+		if t.Rejected {
+			t.Asked = max(t.Asked, a.RetryAfter)
+		}
+		if _, stops := a.Decided.Stopped(); !stops && a.Decided.Forgets() {
+			id = ""
+		}
+	}
+	return truths
+}
+
+// streams reports whether an answer is an event stream. The generator's answers
+// have one Content-Type, without odd spellings.
+func (a Answer) streams() bool {
+	if a.Status != 0 && a.Status != http.StatusOK {
+		return false
+	}
+	if a.Type == "" {
+		return true
+	}
+	essence, _, _ := strings.Cut(a.Type, ";")
+	return essence == "text/event-stream"
+}
+
+// cutTooLarge returns input up to the first line that takes its event beyond
+// MaxEventSize.
+func cutTooLarge(input []byte) (rest []byte, cut bool) {
+	collected := 0
+	for start := 0; start < len(input); {
+		end := bytes.IndexAny(input[start:], "\r\n")
+		if end < 0 {
+			end = len(input) - start
+		}
+		line := input[start : start+end]
+		if len(line)+collected > MaxEventSize {
+			return input[:start], true
+		}
+		if value, isData := bytes.CutPrefix(line, []byte("data:")); isData {
+			collected += len(bytes.TrimPrefix(value, []byte(" "))) + 1
+		} else if string(line) == "data" {
+			collected++
+		} else if len(line) == 0 {
+			collected = 0
+		}
+		start += end + 1
+		if start < len(input) && input[start-1] == '\r' && input[start] == '\n' {
+			start++
+		}
+	}
+	return input, false
+}
+
+// seed returns the ID that the stream starts with: that of its request.
+func (c Caller) seed() string {
+	if c.Adopt == Alone {
+		return ""
+	}
+	return c.LastEventID
+}
