@@ -139,6 +139,47 @@ func TestDemoInterrupt(t *testing.T) {
 	}
 }
 
+// The demo begins with a burst: that many readings at one time.
+func TestDemoBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(interval/2, interrupt)
+		var stdout, stderr bytes.Buffer
+		runDemo(ctx, newPipes(), &printer{w: &stdout}, &journal{w: &stderr})
+		if n := strings.Count(stdout.String(), "\n"); n != 12 {
+			t.Errorf("%d readings at the beginning, want 12:\n%s", n, stdout.String())
+		}
+	})
+}
+
+// busyPipes refuses one connection, so that there is an attempt more than the
+// demo's server sees.
+type busyPipes struct {
+	*pipes
+	dials int
+}
+
+func (b *busyPipes) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if b.dials++; b.dials == 2 {
+		return nil, errRefused
+	}
+	return b.pipes.dial(ctx, network, address)
+}
+
+// The exit status hangs on the summary.
+func TestDemoGoesWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stdout, stderr bytes.Buffer
+		code := runDemo(t.Context(), &busyPipes{pipes: newPipes()}, &printer{w: &stdout}, &journal{w: &stderr})
+		if code != exitFailed {
+			t.Errorf("exit status %d, want %d", code, exitFailed)
+		}
+		if want := "WRONG: 5 waits between 5 connections\n"; !strings.Contains(stdout.String(), want) {
+			t.Errorf("the summary does not say %q:\n%s", want, stdout.String())
+		}
+	})
+}
+
 type noListener struct{ loopback }
 
 func (noListener) listen() (net.Listener, error) { return nil, errors.New("no loopback here") }

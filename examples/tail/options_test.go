@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -119,7 +120,9 @@ func TestParseErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			if code := run(t.Context(), tt.args, &stdout, &stderr); code != exitUsage {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel() // should the command line be taken for a good one
+			if code := run(ctx, tt.args, &stdout, &stderr); code != exitUsage {
 				t.Errorf("exit status %d, want %d", code, exitUsage)
 			}
 			first, rest, _ := strings.Cut(stderr.String(), "\n")

@@ -93,6 +93,7 @@ func dial(t *testing.T, s *server, settings ...func(*mcptransport.Transport)) *c
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { conn.Close() })
 	c.conn = conn
 	go c.read()
 	return c
