@@ -106,7 +106,14 @@ func TestRun(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			server := httptest.NewServer(tt.handler)
+			requests := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if requests++; requests > 1 {
+					w.WriteHeader(http.StatusNoContent) // or the test would never end
+					return
+				}
+				tt.handler(w, r)
+			}))
 			defer server.Close()
 			var stdout, stderr bytes.Buffer
 			code := run(t.Context(), append(tt.flags, server.URL), &stdout, &stderr)
