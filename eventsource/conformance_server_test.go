@@ -172,15 +172,15 @@ func (s *wireServer) serve(conn net.Conn) {
 		s.turn.Lock()
 		a := s.answer(n, req)
 		s.turn.Unlock()
-		if !s.send(conn, r, a) {
+		if !s.send(conn, r, n, a) {
 			return
 		}
 	}
 }
 
-// send sends an answer, and reports whether the connection can take another
-// request.
-func (s *wireServer) send(conn net.Conn, r *bufio.Reader, a wireAnswer) (again bool) {
+// send sends the answer to request n, and reports whether the connection can take
+// another request.
+func (s *wireServer) send(conn net.Conn, r *bufio.Reader, n int, a wireAnswer) (again bool) {
 	ending := a.Ending
 	if ending == nil {
 		ending = func() {}
@@ -235,6 +235,11 @@ func (s *wireServer) send(conn net.Conn, r *bufio.Reader, a wireAnswer) (again b
 	case a.Hold:
 		s.change(func() { s.waiting = true })
 		r.ReadByte() // until the client leaves
+		s.change(func() {
+			if n == len(s.requests)-1 {
+				s.waiting = false
+			}
+		})
 		return false
 	case a.Cut, a.Body == vectors.UntilClose:
 		return false
@@ -341,8 +346,9 @@ func (s *wireServer) idle() bool {
 }
 
 // advanceWhenIdle moves the clock to its next timer whenever nothing else is left
-// to happen, until the context is done.
-func (s *wireServer) advanceWhenIdle(ctx context.Context) {
+// to happen, until the context is done. When there is no timer either, nothing will
+// ever happen again, and it calls stuck.
+func (s *wireServer) advanceWhenIdle(ctx context.Context, stuck func()) {
 	stop := context.AfterFunc(ctx, func() { s.change(func() {}) })
 	defer stop()
 	for {
@@ -357,6 +363,8 @@ func (s *wireServer) advanceWhenIdle(ctx context.Context) {
 		}
 		if d, ok := s.clock.Next(); ok {
 			s.clock.Advance(d)
+		} else {
+			stuck()
 		}
 		// What fired has its effect before the clock moves on.
 		s.mu.Lock()
