@@ -29,9 +29,9 @@ import (
 // at a time. What the server asked for, and the last event ID, are worked out by
 // the reference from the bytes that the client has read.
 func FuzzStream(f *testing.F) {
-	for seed := range byte(64) {
-		script := make([]byte, 200)
-		x := uint32(seed)*2654435761 + 12345
+	for seed := range uint32(256) {
+		script := make([]byte, 300)
+		x := seed*2654435761 + 12345
 		for i := range script {
 			x = x*1664525 + 1013904223
 			script[i] = byte(x >> 24)
