@@ -1,0 +1,556 @@
+package eventsource_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprise-sse/reprise/clock"
+	"github.com/reprise-sse/reprise/eventsource"
+	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
+	"github.com/reprise-sse/reprise/internal/faultproxy"
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// A faultyPath is a stream from a server on a socket through a proxy that breaks
+// connections. The stream's clock is a Fake, which moves past waits by itself and
+// otherwise when the test says so.
+type faultyPath struct {
+	*Server
+	proxy  *faultproxy.Proxy
+	clock  *clock.Fake
+	client eventsource.Client
+	watcher
+
+	transport *http.Transport
+	sent      chan struct{} // a request has been written
+
+	events chan string // data of the events; closed after the last
+	err    error       // once events is closed
+	leave  context.CancelFunc
+}
+
+// newFaultyPath starts a server and a proxy that does with the n-th connection,
+// from 1, what the plan says.
+func newFaultyPath(t *testing.T, plan func(n int) faultproxy.Fault, script ...[]Step) *faultyPath {
+	t.Helper()
+	p := &faultyPath{
+		Server: start(t, &Server{Loopback: true, Script: script}),
+		clock:  clock.NewFake(time.Time{}),
+	}
+	target, err := url.Parse(p.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.proxy = faultproxy.Start(target.Host, plan)
+	t.Cleanup(p.proxy.Close)
+	p.transport, p.sent = &http.Transport{}, make(chan struct{}, 1)
+	t.Cleanup(p.transport.CloseIdleConnections)
+	p.client = eventsource.Client{
+		HTTPClient: &http.Client{Transport: roundTrip(p.roundTrip)}, Policy: strict, Clock: p.clock, Trace: p.advancing(p.clock),
+	}
+	return p
+}
+
+// roundTrip tells when a request has been written. A connection that is given up
+// while it is dialled would be left to the next attempt, with its fault.
+func (p *faultyPath) roundTrip(req *http.Request) (*http.Response, error) {
+	return p.transport.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		WroteRequest: func(httptrace.WroteRequestInfo) {
+			select {
+			case p.sent <- struct{}{}:
+			default:
+			}
+		},
+	})))
+}
+
+// firstOnly is the plan that has one fault for the first connection.
+func firstOnly(f faultproxy.Fault) func(int) faultproxy.Fault {
+	return func(n int) faultproxy.Fault {
+		if n == 1 {
+			return f
+		}
+		return faultproxy.Fault{}
+	}
+}
+
+// run ranges over the stream on a goroutine of its own.
+func (p *faultyPath) run(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	p.leave = cancel
+	p.events = make(chan string)
+	stream := p.client.Stream(request(ctx, t, "http://"+p.proxy.Addr()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer close(p.events)
+		for ev, err := range stream.Events() {
+			if err != nil {
+				p.err = err
+				return
+			}
+			select {
+			case p.events <- ev.Data:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+// rest returns the events up to the end of the stream.
+func (p *faultyPath) rest() (data []string) {
+	for d := range p.events {
+		data = append(data, d)
+	}
+	return data
+}
+
+// pass waits until n timers are pending, and lets the time d pass.
+func (p *faultyPath) pass(t *testing.T, n int, d time.Duration) {
+	t.Helper()
+	if err := p.clock.Wait(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	p.clock.Advance(d)
+}
+
+// throttled returns the next event of a stream that has no timer of its own
+// pending, and how long the proxy has let it wait.
+func (p *faultyPath) throttled(t *testing.T) (data string, took time.Duration) {
+	t.Helper()
+	from := p.clock.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	var moving sync.WaitGroup
+	moving.Go(func() {
+		for p.clock.Wait(ctx, 1) == nil {
+			if d, ok := p.clock.Next(); ok {
+				p.clock.Advance(d)
+			}
+		}
+	})
+	data = <-p.events
+	cancel()
+	moving.Wait()
+	return data, p.clock.Now().Sub(from)
+}
+
+// TestFaultAtEveryByte cuts off a stream of three events after each byte of its
+// response, header and chunks included, with a reset and with a proper end of the
+// connection. Each event arrives once.
+func TestFaultAtEveryByte(t *testing.T) {
+	events := []Step{
+		Send("id: 1\nevent: tick\ndata: é\n\n"), Send("id: 2\r\ndata: b\r\ndata: c\r\n\r\n"), Send(": x\nid: 3\ndata: d\n\n"),
+	}
+	replay := Do(func(c *Conn) {
+		last, _ := strconv.Atoi(c.Request().LastEventID)
+		c.Play(events[last:]...)
+	})
+	// To read the events and no further is the consumer's part, so the stream ends
+	// when it has seen the third.
+	for name, fault := range map[string]func(int) faultproxy.Fault{"Reset": faultproxy.Reset, "Cut": faultproxy.Cut} {
+		t.Run(name, func(t *testing.T) {
+			kinds := make(map[policy.Kind]int)
+			offsets := 0
+			for reached := true; reached; offsets++ {
+				p := newFaultyPath(t, firstOnly(fault(offsets)), []Step{replay, Stall}, []Step{replay, Stall})
+				var data []string
+				for ev, err := range p.client.Stream(request(t.Context(), t, "http://"+p.proxy.Addr())).Events() {
+					if err != nil {
+						t.Fatalf("after %d bytes: %v", offsets, err)
+					}
+					data = append(data, ev.Data)
+					if ev.Data == "d" {
+						break
+					}
+				}
+				if diff := cmp.Diff([]string{"é", "b\nc", "d"}, data); diff != "" {
+					t.Fatalf("after %d bytes: events (-want +got):\n%s", offsets, diff)
+				}
+				reached = len(p.ends) > 0
+				for _, a := range p.ends {
+					kinds[a.Kind]++
+					if a.Err == nil {
+						t.Errorf("after %d bytes: attempt %d ended %v without an error", offsets, a.Number, a.Kind)
+					}
+				}
+				if len(p.ends) > 1 || len(p.waits) != len(p.ends) || len(p.waits) == 1 && p.waits[0] != 3*time.Second {
+					t.Errorf("after %d bytes: %d attempts have ended; waits %v", offsets, len(p.ends), p.waits)
+				}
+				p.proxy.Close()
+				p.Close()
+			}
+			t.Logf("%d offsets: %v", offsets, kinds)
+			if kinds[policy.Failed] < 50 || kinds[policy.Dropped] < 80 || len(kinds) != 2 {
+				t.Errorf("the attempts ended %v, over %d offsets", kinds, offsets)
+			}
+		})
+	}
+}
+
+// TestFaultCutWithoutLength cuts a body that only the end of the connection
+// delimits, as HTTP/1.0 has it: TCP's proper end is then the proper end of the
+// body, and what gives the cut away is the event that it went through.
+func TestFaultCutWithoutLength(t *testing.T) {
+	const head = "HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+	const text = "id: 1\ndata: a\n\nid: 2\ndata: b\n\n"
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer listener.Close()
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer conn.Close()
+				buf := make([]byte, 4<<10)
+				if _, err := conn.Read(buf); err != nil {
+					return
+				}
+				io.WriteString(conn, head+text)
+				conn.Read(buf) // until the client leaves
+			})
+		}
+	})
+	for n := range len(text) {
+		proxy := faultproxy.Start(listener.Addr().String(), firstOnly(faultproxy.Cut(len(head)+n)))
+		transport := &http.Transport{}
+		client := eventsource.Client{HTTPClient: &http.Client{Transport: transport}, Policy: policy.Never}
+		data, err := collect(client.Stream(request(t.Context(), t, "http://"+proxy.Addr())))
+		wantEvents, inEvent := 0, false
+		for block := range strings.SplitAfterSeq(text[:n], "\n\n") {
+			if strings.HasSuffix(block, "\n\n") {
+				wantEvents++
+			}
+			inEvent = strings.Contains(block, "\ndata") && !strings.HasSuffix(block, "\n\n")
+		}
+		if len(data) != wantEvents || inEvent != errors.Is(err, eventsource.ErrTruncated) || !inEvent && err != nil {
+			t.Errorf("after %q: %d events and %v", text[:n], len(data), err)
+		}
+		proxy.Close()
+	}
+}
+
+// TestFaultHalfOpen has the server vanish without a word, as after a power cut, or
+// behind a NAT that has forgotten the connection. Only the idle timeout can tell.
+func TestFaultHalfOpen(t *testing.T) {
+	p := newFaultyPath(t, nil, []Step{numbered(1), Stall}, []Step{numbered(2), Stall})
+	p.client.IdleTimeout = 45 * time.Second
+	p.run(t)
+	first := <-p.events
+	p.proxy.Inject(faultproxy.HalfOpen(0))
+	p.pass(t, 1, 45*time.Second)
+	if second := <-p.events; first != "1" || second != "2" {
+		t.Errorf("events %q, %q", first, second)
+	}
+	p.leave()
+	p.rest()
+	if a := p.ends[0]; a.Kind != policy.Idle || a.End.Sub(a.Open) != 45*time.Second {
+		t.Errorf("the first attempt ended %v after %v", a.Kind, a.End.Sub(a.Open))
+	}
+	if diff := cmp.Diff([]string{"none", "1"}, sentIDs(p.Server)); diff != "" {
+		t.Errorf("Last-Event-ID of the requests (-want +got):\n%s", diff)
+	}
+}
+
+// TestFaultBlackHole has the connection accepted and nothing more: the request is
+// never answered.
+func TestFaultBlackHole(t *testing.T) {
+	p := newFaultyPath(t, firstOnly(faultproxy.BlackHole()), []Step{numbered(1), End})
+	p.run(t)
+	<-p.sent
+	p.pass(t, 1, 30*time.Second)
+	if diff := cmp.Diff([]string{"1"}, p.rest()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if a := p.ends[0]; a.Kind != policy.Failed || a.End.Sub(a.Start) != 30*time.Second || !isTimeout(a.Err) {
+		t.Errorf("the first attempt ended %v after %v with %v", a.Kind, a.End.Sub(a.Start), a.Err)
+	}
+}
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// TestFaultOneByteAtATime takes a stream that comes at a byte a second. An event
+// is there with its last byte; nothing waits for more.
+func TestFaultOneByteAtATime(t *testing.T) {
+	fake := clock.NewFake(time.Time{})
+	p := newFaultyPath(t, firstOnly(faultproxy.Throttle(1, time.Second, fake)),
+		[]Step{Send("id: 1\ndata: a\n\nid: 2\r\ndata: b\r\n\r\nid: 3\rdata: c\r\r"), Stall})
+	p.clock, p.client.Clock = fake, fake
+	p.client.Trace = p.advancing(fake)
+	p.client.ConnectTimeout = -1
+	p.run(t)
+	var data []string
+	took := time.Duration(0)
+	for range 3 {
+		event, d := p.throttled(t)
+		data, took = append(data, event), took+d
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c"}, data); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if took < 150*time.Second {
+		t.Errorf("it took %v: too quick for so many bytes", took)
+	}
+}
+
+// TestFaultHeaderByteByByte: a header that drips does not escape the limit on
+// connecting.
+func TestFaultHeaderByteByByte(t *testing.T) {
+	fake := clock.NewFake(time.Time{})
+	p := newFaultyPath(t, firstOnly(faultproxy.Throttle(1, time.Second, fake)), []Step{Open, Stall}, []Step{numbered(1), End})
+	p.clock, p.client.Clock = fake, fake
+	p.client.Trace = p.advancing(fake)
+	p.client.ConnectTimeout = 10 * time.Second
+	p.run(t)
+	for range 10 {
+		p.pass(t, 2, time.Second)
+	}
+	if diff := cmp.Diff([]string{"1"}, p.rest()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if a := p.ends[0]; a.Kind != policy.Failed || a.End.Sub(a.Start) != 10*time.Second || !isTimeout(a.Err) {
+		t.Errorf("the first attempt ended %v after %v with %v", a.Kind, a.End.Sub(a.Start), a.Err)
+	}
+}
+
+// TestFaultSlowdown drops the bandwidth in the middle of a large event. It is
+// whole when it comes.
+func TestFaultSlowdown(t *testing.T) {
+	large := strings.Repeat("0123456789", 20_000)
+	slowed := make(chan struct{})
+	p := newFaultyPath(t, nil, []Step{
+		numbered(1), Do(func(*Conn) { <-slowed }), Send("data: " + large + "\n\n"), numbered(2), Stall,
+	})
+	p.run(t)
+	if data := <-p.events; data != "1" {
+		t.Errorf("event %q", data)
+	}
+	p.proxy.Inject(faultproxy.Throttle(1000, time.Second, p.clock))
+	close(slowed)
+	data, took := p.throttled(t)
+	if data != large || took < 200*time.Second {
+		t.Errorf("an event of %d bytes after %v", len(data), took)
+	}
+	if data, _ := p.throttled(t); data != "2" {
+		t.Errorf("event %q", data)
+	}
+	if len(p.ends) != 0 {
+		t.Errorf("%d attempts have ended", len(p.ends))
+	}
+}
+
+// TestFaultStall holds the stream up for 10 s, within the idle timeout and beyond
+// one: it goes on, or is resumed.
+func TestFaultStall(t *testing.T) {
+	const stall = 10 * time.Second
+	for name, c := range map[string]struct {
+		idle time.Duration
+		ends int
+	}{
+		"within the timeout": {idle: 15 * time.Second},
+		"beyond it":          {idle: 5 * time.Second, ends: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gate := make(chan struct{})
+			p := newFaultyPath(t, nil,
+				[]Step{numbered(1), Do(func(c *Conn) {
+					select {
+					case <-gate:
+					case <-c.Context().Done():
+					}
+				}), numbered(2), Stall},
+				[]Step{numbered(2), Stall},
+			)
+			p.client.IdleTimeout = c.idle
+			p.run(t)
+			if data := <-p.events; data != "1" {
+				t.Errorf("event %q", data)
+			}
+			p.proxy.Inject(faultproxy.Stall(0))
+			close(gate)
+			p.pass(t, 1, min(stall, c.idle)) // once the read blocks
+			if c.ends == 0 {
+				p.proxy.Inject(faultproxy.Fault{})
+			}
+			if data := <-p.events; data != "2" {
+				t.Errorf("event %q", data)
+			}
+			p.leave()
+			p.rest()
+			if len(p.ends) != c.ends {
+				t.Errorf("%d attempts have ended, want %d", len(p.ends), c.ends)
+			}
+		})
+	}
+}
+
+// TestFaultRefusedThenBack closes the server's port and opens it again: at the
+// start, and after a stream was open.
+func TestFaultRefusedThenBack(t *testing.T) {
+	p := newFaultyPath(t, nil, []Step{numbered(1), Cut}, []Step{numbered(2), End})
+	p.proxy.Down()
+	trace := p.client.Trace
+	wait := trace.Wait
+	trace.Wait = func(i eventsource.WaitInfo) {
+		switch i.Number {
+		case 4, 8: // three were refused
+			if err := p.proxy.Up(); err != nil {
+				t.Error(err)
+			}
+		case 5:
+			p.proxy.Down()
+		}
+		wait(i)
+	}
+	p.run(t)
+	if diff := cmp.Diff([]string{"1", "2"}, p.rest()); diff != "" || p.err != nil {
+		t.Errorf("error %v, events (-want +got):\n%s", p.err, diff)
+	}
+	var got []string
+	for _, a := range p.ends {
+		got = append(got, a.Kind.String())
+		if a.Kind == policy.Failed && !errors.Is(a.Err, syscall.ECONNREFUSED) {
+			t.Errorf("attempt %d: %v", a.Number, a.Err)
+		}
+	}
+	want := []string{"failed", "failed", "failed", "dropped", "failed", "failed", "failed", "ended", "rejected"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("ends (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(seconds(3, 6, 12, 3, 3, 6, 12, 3), p.waits); diff != "" {
+		t.Errorf("waits (-want +got):\n%s", diff)
+	}
+}
+
+// TestFaultDNS has the host name unknown, then its server broken, then right: no
+// failure of DNS is for good.
+func TestFaultDNS(t *testing.T) {
+	dns := startDNS(t)
+	p := newFaultyPath(t, nil, []Step{numbered(1), End})
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", dns.addr)
+	}}
+	p.transport.DialContext = (&net.Dialer{Resolver: resolver}).DialContext
+	trace := p.client.Trace
+	wait := trace.Wait
+	trace.Wait = func(i eventsource.WaitInfo) {
+		dns.answer(map[int]int{2: nxDomain, 3: servFail}[i.Number]) // 0 is success
+		wait(i)
+	}
+	dns.answer(nxDomain)
+	_, port, err := net.SplitHostPort(p.proxy.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := collect(p.client.Stream(request(t.Context(), t, "http://feed.test:"+port)))
+	if diff := cmp.Diff([]string{"1"}, data); diff != "" || err != nil {
+		t.Errorf("error %v, events (-want +got):\n%s", err, diff)
+	}
+	if len(p.ends) != 5 {
+		t.Fatalf("%d attempts, want 5", len(p.ends))
+	}
+	for _, a := range p.ends[:3] {
+		var failure *net.DNSError
+		if a.Kind != policy.Failed || !errors.As(a.Err, &failure) || a.Futile {
+			t.Errorf("attempt %d ended %v with %v; futile: %v", a.Number, a.Kind, a.Err, a.Futile)
+		} else if failure.IsNotFound != (a.Number < 3) {
+			t.Errorf("attempt %d: not found: %v", a.Number, failure.IsNotFound)
+		}
+	}
+	if diff := cmp.Diff(seconds(3, 6, 12, 3), p.waits); diff != "" {
+		t.Errorf("waits (-want +got):\n%s", diff)
+	}
+}
+
+// Response codes of DNS (RFC 1035 §4.1.1).
+const (
+	servFail = 2
+	nxDomain = 3
+)
+
+// A dnsServer resolves every name to 127.0.0.1, or fails to.
+type dnsServer struct {
+	addr string
+
+	mu   sync.Mutex
+	code int
+}
+
+func (s *dnsServer) answer(code int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.code = code
+}
+
+func startDNS(t *testing.T) *dnsServer {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &dnsServer{addr: conn.LocalAddr().String()}
+	var serving sync.WaitGroup
+	t.Cleanup(func() {
+		conn.Close()
+		serving.Wait()
+	})
+	serving.Go(func() {
+		buf := make([]byte, 4<<10)
+		for {
+			n, client, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			code := s.code
+			s.mu.Unlock()
+			conn.WriteTo(respondDNS(buf[:n], code), client)
+		}
+	})
+	return s
+}
+
+// respondDNS makes the response to a query of one question (RFC 1035 §4).
+func respondDNS(query []byte, code int) []byte {
+	const header, typeA = 12, 1
+	end := header // of the question
+	for query[end] != 0 {
+		end += 1 + int(query[end])
+	}
+	end += 1 + 4
+	resp := append([]byte(nil), query[:end]...)
+	binary.BigEndian.PutUint16(resp[2:], 0x8180|uint16(code)) // a response, recursion desired and available
+	clear(resp[6:header])                                     // no records follow the question
+	if code == 0 && binary.BigEndian.Uint16(query[end-4:]) == typeA {
+		resp[7] = 1
+		resp = append(resp, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1)
+	}
+	return resp
+}
