@@ -457,6 +457,25 @@ func TestConcurrentAdvancesFollowEachOther(t *testing.T) {
 	}
 }
 
+func TestAdvanceWaitsForItsTurn(t *testing.T) {
+	f := clock.NewFake(start)
+	var group sync.WaitGroup
+	f.AfterFunc(time.Second, func() {
+		group.Go(func() { f.Advance(time.Minute) })
+		for range 1000 {
+			runtime.Gosched() // every chance for the other to go first
+		}
+		if got := f.Now().Sub(start); got != time.Second {
+			t.Errorf("another Advance has moved the time to %v while this one fires a timer", got)
+		}
+	})
+	f.Advance(time.Hour)
+	group.Wait()
+	if got := f.Now().Sub(start); got != time.Hour+time.Minute {
+		t.Errorf("the time moved by %v, want 1h1m0s", got)
+	}
+}
+
 // Everything at once, for the race detector. What can be counted must add up:
 // each setting of a timer either fires once or is taken back once.
 func TestFakeUnderConcurrentUse(t *testing.T) {

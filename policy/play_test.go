@@ -119,6 +119,7 @@ func (p *player) play(t turn) policy.Decision {
 	p.now = p.now.Add(t.after)
 	if t.opened {
 		a.Open = p.now
+		a.Events += 2 // without data, so nothing may come of them
 		p.now = p.now.Add(t.open)
 	}
 	if end := a.Start.Add(p.limit); p.limited && !t.late && t.messages == 0 && p.now.After(end) {

@@ -115,11 +115,7 @@ func (l *mcpListen) Next(a Attempt) Decision {
 	}
 	// For the rules it is a failure like any other, of a stream without an ID.
 	a.Kind, a.LastEventID = Failed, ""
-	d := l.next.Next(a)
-	if _, stopped := d.Stopped(); stopped {
-		return d
-	}
-	return d.Forget()
+	return l.next.Next(a).Forget()
 }
 
 // refusesID reports whether a is a response that, once the stream has been open,

@@ -308,7 +308,7 @@ func (r *ruled) step(base time.Duration) (time.Duration, bool) {
 		r.schedule = newSchedule(&backoff.ExponentialBackOff{
 			InitialInterval: base,
 			Multiplier:      r.rules.Factor,
-			MaxInterval:     max(r.rules.MaxDelay, base),
+			MaxInterval:     r.rules.MaxDelay, // no step below base counts, see wait
 			// RandomizationFactor 0: randomness below the interval would undercut
 			// the server. MaxElapsedTime 0: it would give up silently.
 			Clock: noClock{},
@@ -345,8 +345,9 @@ func (r *ruled) isProductive(a Attempt) bool {
 	return r.rules.ProgressAfter > 0 && !a.Open.IsZero() && a.End.Sub(a.Open) >= r.rules.ProgressAfter
 }
 
+// isPoll reports whether a, which was not productive, was a poll.
 func (r *ruled) isPoll(a Attempt) bool {
-	return r.rules.PollAfter != 0 && a.Kind == Ended && a.Err == nil && a.Messages == 0 &&
+	return r.rules.PollAfter != 0 && a.Kind == Ended && a.Err == nil &&
 		a.RetrySent && a.Retry >= r.rules.PollAfter
 }
 

@@ -281,8 +281,8 @@ func TestPolls(t *testing.T) {
 		},
 		{
 			name: "end cleanly", rules: all,
-			turns: script(ended.retry(time.Second).fails(errCut).times(2), dropped.retry(time.Second), rejected(503)),
-			want:  seconds(1, 2, 4),
+			turns: script(ended.retry(time.Second).fails(errCut).times(2), dropped.retry(time.Second), dropped.retry(time.Second).fails(nil)),
+			want:  seconds(1, 2, 4, 8),
 		},
 		{
 			name: "with a message they are productive", rules: all,
