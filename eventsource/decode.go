@@ -129,9 +129,9 @@ func (d *Decoder) reset(r io.Reader, lastEventID string, h *hooks) {
 // What the type and the IDs have beyond 4 KiB counts, too. Comments and unknown
 // fields are lines like any other.
 //
-// At an event beyond the limit the error is an [ErrEventTooLarge]. The memory of the
-// decoder stays within the limit and a constant, save that while a buffer grows, or
-// ill-formed data is decoded, there are two copies.
+// At an event beyond the limit the error is an [ErrEventTooLarge]. The decoder holds
+// no more than the limit and a constant, save when data is ill-formed or a type or an
+// ID is about as large as the limit: then there is a copy.
 //
 // It panics if reading has begun.
 func (d *Decoder) SetMaxEventSize(n int) {
@@ -239,6 +239,8 @@ func (d *Decoder) dispatch() (data, typ []byte, err error) {
 // no call will need.
 func (d *Decoder) fail(err error) {
 	d.err = err
+	d.typ.clear()
+	d.id.clear()
 	d.own()
 	d.lines.reset(nil)
 	d.release()
@@ -550,6 +552,7 @@ func (v *value) copy(l *lineReader) {
 	if !v.isOwn {
 		v.own = append(v.own[:0], l.buf[v.start:v.end]...)
 		v.isOwn = true
+		l.work += len(v.own)
 	}
 }
 

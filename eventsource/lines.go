@@ -76,8 +76,8 @@ type lineReader struct {
 	skipLF bool // the last line ended at a CR at the end of buf
 	filled bool // the last read left no room
 
-	// work counts the bytes searched in vain and the bytes moved, which tests
-	// compare with the bytes read.
+	// work counts the bytes that are searched for what is not there, and those that
+	// are moved. Tests compare it with what is read.
 	work int
 }
 
@@ -87,7 +87,7 @@ func (l *lineReader) reset(source io.Reader) {
 	if l.small != nil {
 		buf = l.small
 	}
-	*l = lineReader{source: source, buf: buf[:0], spare: l.spare, most: l.most}
+	*l = lineReader{source: source, buf: buf[:0], spare: l.spare, most: l.most, work: l.work}
 }
 
 // lineEnd returns the index of the first LF in buf that is not behind us, or
@@ -116,6 +116,7 @@ func (l *lineReader) endAtCR() int {
 	}
 	l.skipTo(after)
 	l.cr = after + indexCR(l.buf[after:])
+	l.work += l.cr - after
 	return end
 }
 
@@ -131,6 +132,7 @@ func (l *lineReader) pending() int { return len(l.buf) - l.start }
 func (l *lineReader) isASCII(start, end int) bool {
 	if l.nonASCII < start {
 		l.nonASCII = start + indexNonASCII(l.buf[start:])
+		l.work += l.nonASCII - start
 	}
 	return end <= l.nonASCII
 }
@@ -144,6 +146,7 @@ func (l *lineReader) keep(start, end int) { l.keptStart, l.keptEnd = start, end 
 func (l *lineReader) keepToo(start, end int) {
 	l.buf[l.keptEnd] = '\n'
 	l.keptEnd += 1 + copy(l.buf[l.keptEnd+1:], l.buf[start:end])
+	l.work += end - start
 }
 
 // forget lets go of the kept bytes. They stay where they are until room is made.
@@ -158,8 +161,8 @@ func (l *lineReader) kept() []byte { return l.buf[l.keptStart:l.keptEnd:l.keptEn
 // The work is linear because bytes are moved only within bounds: into a small
 // buffer not more than half of its size, and once after each switch to a large one;
 // down in the same buffer when that wins as much room as it moves bytes, or when
-// the buffer is the largest there may be, where a line is moved once and wins at
-// least busyBuffer; up into a buffer that is twice as large, or the largest.
+// the buffer is the largest there may be, where the kept bytes and any line are moved
+// once and win at least busyBuffer; up into a buffer that is twice as large, or the largest.
 func (l *lineReader) room() (rest bool) {
 	live := l.keptEnd - l.keptStart + len(l.buf) - l.start
 	size := cap(l.buf)
@@ -176,18 +179,18 @@ func (l *lineReader) room() (rest bool) {
 	case l.filled && size < busyBuffer:
 		l.grow(max(burstBuffer, 2*size))
 	case live == 0:
-		// Cheaper than move, and the way of all events that come in reads of their
+		// Cheaper than slide, and the way of all events that come in reads of their
 		// own.
 		l.buf = l.buf[:0]
 		l.keptStart, l.keptEnd, l.start, l.searched, l.cr, l.nonASCII = 0, 0, 0, 0, 0, 0
 	case free >= size/2:
 	case live <= size/4, free == 0 && live <= size/2:
-		l.move(l.buf)
+		l.slide()
 	case free > 0:
 	case size < l.largest():
 		l.grow(min(2*size, l.largest()))
 	default:
-		l.move(l.buf)
+		l.slide()
 	}
 	return cap(l.buf) == smallBuffer && live <= smallBuffer/2
 }
@@ -210,20 +213,37 @@ func (l *lineReader) grow(size int) {
 	l.move(*l.large)
 }
 
-// move moves the kept bytes and the line being read to the start of dst, which may
-// be the same buffer.
+// move moves the kept bytes and the line being read to the start of another buffer.
 func (l *lineReader) move(dst []byte) {
-	dst = dst[:cap(dst)]
-	kept := copy(dst, l.kept())
-	line := copy(dst[kept:], l.buf[l.start:])
-	l.work += kept + line
-	shift := l.start - kept
+	kept := append(dst[:0], l.kept()...)
+	all := append(kept, l.buf[l.start:]...)
+	l.work += len(all)
+	l.moved(len(kept))
+	l.buf = all
+}
+
+// slide moves the kept bytes and the line being read to the start of the buffer.
+func (l *lineReader) slide() {
+	kept := l.keptEnd - l.keptStart
+	if l.keptStart > 0 { // else they are there, and may be many
+		copy(l.buf, l.kept())
+		l.work += kept
+	}
+	line := copy(l.buf[kept:], l.buf[l.start:])
+	l.work += line
+	l.moved(kept)
+	l.buf = l.buf[:kept+line]
+}
+
+// moved takes note that the kept bytes, so many, are at the start of the buffer, and
+// the line being read is behind them.
+func (l *lineReader) moved(kept int) {
+	by := l.start - kept
 	l.keptStart, l.keptEnd = 0, kept
-	l.start = kept
-	l.searched -= shift
-	l.cr -= shift
-	l.nonASCII -= shift
-	l.buf = dst[:kept+line]
+	l.start -= by
+	l.searched -= by
+	l.cr -= by
+	l.nonASCII -= by
 }
 
 // read reads once, behind what is buffered, and returns how much: see add. There must
@@ -288,8 +308,10 @@ func (l *lineReader) add(n int) {
 		old = l.skipBOM()
 	}
 	l.cr = old + indexCR(l.buf[old:])
+	l.work += l.cr - old
 	if l.nonASCII == old {
 		l.nonASCII = old + indexNonASCII(l.buf[old:])
+		l.work += l.nonASCII - old
 	}
 }
 

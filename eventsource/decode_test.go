@@ -1,0 +1,906 @@
+package eventsource_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprise-sse/reprise/eventsource"
+	"github.com/reprise-sse/reprise/fuzz"
+	"github.com/reprise-sse/reprise/internal/chunk"
+	"github.com/reprise-sse/reprise/internal/workloads"
+)
+
+// A decoding is all that can be seen of the decoding of an input.
+type decoding struct {
+	Events      []eventsource.Event
+	End         error
+	LastEventID string
+	Retry       time.Duration
+	HasRetry    bool
+}
+
+// plainEvent returns an event without a type or an ID of its own.
+func plainEvent(data string) eventsource.Event {
+	return eventsource.Event{Type: "message", Data: data}
+}
+
+// plainEvents returns events without types or IDs of their own.
+func plainEvents(data ...string) []eventsource.Event {
+	var events []eventsource.Event
+	for _, s := range data {
+		events = append(events, plainEvent(s))
+	}
+	return events
+}
+
+// A decodingMethod is a way to have the events of a decoder, and its final error.
+type decodingMethod struct {
+	name string
+	read func(*eventsource.Decoder) ([]eventsource.Event, error)
+}
+
+var decodingMethods = []decodingMethod{
+	{"Next", func(d *eventsource.Decoder) (events []eventsource.Event, err error) {
+		for {
+			event, err := d.Next()
+			if err != nil {
+				return events, err
+			}
+			events = append(events, event)
+		}
+	}},
+	{"NextRaw", func(d *eventsource.Decoder) (events []eventsource.Event, err error) {
+		for {
+			raw, err := d.NextRaw()
+			if err != nil {
+				return events, err
+			}
+			events = append(events, eventsource.Event{Type: string(raw.Type), Data: string(raw.Data), LastEventID: string(raw.LastEventID)})
+			vandalise(raw)
+		}
+	}},
+	{"Next and NextRaw in turn", func(d *eventsource.Decoder) (events []eventsource.Event, err error) {
+		for i := 0; ; i++ {
+			var event eventsource.Event
+			var raw eventsource.RawEvent
+			if i%2 == 0 {
+				event, err = d.Next()
+			} else {
+				raw, err = d.NextRaw()
+				event = eventsource.Event{Type: string(raw.Type), Data: string(raw.Data), LastEventID: string(raw.LastEventID)}
+			}
+			if err != nil {
+				return events, err
+			}
+			events = append(events, event)
+		}
+	}},
+	{"Events", func(d *eventsource.Decoder) (events []eventsource.Event, err error) {
+		for event, err := range d.Events() {
+			if err != nil {
+				return events, err
+			}
+			events = append(events, event)
+		}
+		return events, io.EOF
+	}},
+}
+
+// vandalise does to a RawEvent what its receiver may do by mistake: what the decoder
+// has yet to use must not suffer.
+func vandalise(raw eventsource.RawEvent) {
+	for _, part := range [][]byte{raw.Type, raw.Data, raw.LastEventID} {
+		_ = append(part, "vandal"...)
+	}
+	copy(raw.Type, "vandalise")
+	copy(raw.Data, "vandalise")
+}
+
+func decodeWith(m decodingMethod, d *eventsource.Decoder) decoding {
+	var got decoding
+	got.Events, got.End = m.read(d)
+	got.LastEventID = d.LastEventID()
+	got.Retry, got.HasRetry = d.Retry()
+	return got
+}
+
+// decodingReaders yields readers of input that differ in how they hand it out, with names.
+func decodingReaders(input string) iter.Seq2[string, io.Reader] {
+	return func(yield func(string, io.Reader) bool) {
+		b := []byte(input)
+		if len(input) > 10_000 {
+			_ = yield("whole", strings.NewReader(input)) &&
+				yield("in halves", iotest.HalfReader(strings.NewReader(input))) &&
+				yield("by 97 bytes", chunk.NewReader(chunk.Every(b, 97)))
+			return
+		}
+		if !yield("whole", strings.NewReader(input)) ||
+			!yield("iotest.OneByteReader", iotest.OneByteReader(strings.NewReader(input))) ||
+			!yield("iotest.HalfReader", iotest.HalfReader(strings.NewReader(input))) ||
+			!yield("iotest.DataErrReader", iotest.DataErrReader(strings.NewReader(input))) ||
+			!yield("iotest.DataErrReader of one byte", iotest.DataErrReader(iotest.OneByteReader(strings.NewReader(input)))) {
+			return
+		}
+		for name, pieces := range chunk.Ways(b, uint64(len(b))) {
+			if !yield("chunks "+name, chunk.NewReader(pieces)) {
+				return
+			}
+		}
+		if len(input) > 300 {
+			return
+		}
+		for i := range len(input) + 1 {
+			if !yield(fmt.Sprintf("cut at %d", i), chunk.NewReader(chunk.At(b, i))) {
+				return
+			}
+		}
+	}
+}
+
+// checkDecoding decodes input in every way and compares.
+func checkDecoding(t *testing.T, input, lastEventID string, want decoding) {
+	t.Helper()
+	for _, m := range decodingMethods {
+		for name, r := range decodingReaders(input) {
+			got := decodeWith(m, eventsource.NewHookedDecoder(r, lastEventID, nil, nil, nil))
+			if diff := cmp.Diff(want, got, sameErrors); diff != "" {
+				t.Errorf("%q by %s, %s (-want +got):\n%s", abbreviate(input), m.name, name, diff)
+				return
+			}
+		}
+	}
+}
+
+// sameErrors compares errors as a caller does with ==.
+var sameErrors = cmp.Comparer(func(a, b error) bool { return a == b })
+
+func abbreviate(s string) string {
+	if len(s) > 200 {
+		return s[:100] + "…" + s[len(s)-100:]
+	}
+	return s
+}
+
+func TestDecode(t *testing.T) {
+	type test struct {
+		where, name, input string
+		id                 string // to start from
+		want               decoding
+	}
+	var tests []test
+	add := func(name, input string, want decoding) {
+		_, _, line, _ := runtime.Caller(1)
+		tests = append(tests, test{fmt.Sprintf("line %d", line), name, input, "", want})
+	}
+	addWithID := func(name, id, input string, want decoding) {
+		_, _, line, _ := runtime.Caller(1)
+		tests = append(tests, test{fmt.Sprintf("line %d", line), name, input, id, want})
+	}
+	event := func(typ, data, id string) eventsource.Event {
+		return eventsource.Event{Type: typ, Data: data, LastEventID: id}
+	}
+	one := func(e eventsource.Event) []eventsource.Event { return []eventsource.Event{e} }
+
+	add("nothing", "", decoding{End: io.EOF})
+	add("blank lines", "\n\r\r\n\n", decoding{End: io.EOF})
+	add("comments", ":\n: a\n:b\n\n", decoding{End: io.EOF})
+	add("a comment is no field", ":data: x\n\n", decoding{End: io.EOF})
+	add("a comment within a block", "data: a\n: c\ndata: b\n\n", decoding{Events: plainEvents("a\nb"), End: io.EOF})
+
+	add("data", "data: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
+	add("data without a colon", "data\n\n", decoding{Events: plainEvents(""), End: io.EOF})
+	add("data twice without a value", "data\ndata:\n\n", decoding{Events: plainEvents("\n"), End: io.EOF})
+	add("data three times without a value", "data\ndata\ndata\n\n", decoding{Events: plainEvents("\n\n"), End: io.EOF})
+	add("an empty line of data first", "data\ndata: a\n\n", decoding{Events: plainEvents("\na"), End: io.EOF})
+	add("an empty line of data last", "data: a\ndata\n\n", decoding{Events: plainEvents("a\n"), End: io.EOF})
+	add("lines of data", "data: a\ndata:b\ndata:  c\n\n", decoding{Events: plainEvents("a\nb\n c"), End: io.EOF})
+	add("only one space goes", "data:  a \n\n", decoding{Events: plainEvents(" a "), End: io.EOF})
+	add("a tab is no space", "data:\ta\n\n", decoding{Events: plainEvents("\ta"), End: io.EOF})
+	add("a value that is a space", "data:  \n\n", decoding{Events: plainEvents(" "), End: io.EOF})
+	add("colons in the value", "data: a:b: c\ndata::\n\n", decoding{Events: plainEvents("a:b: c\n:"), End: io.EOF})
+	add("NUL in data", "data: a\x00b\n\n", decoding{Events: plainEvents("a\x00b"), End: io.EOF})
+	add("two events", "data: a\n\ndata: b\n\n", decoding{Events: plainEvents("a", "b"), End: io.EOF})
+	add("names are case sensitive", "Data: a\nDATA: b\n\n", decoding{End: io.EOF})
+	add("names are not trimmed", " data: a\ndata : b\n\tdata: c\n\n", decoding{End: io.EOF})
+	add("longer and shorter names", "dat: a\ndatas: b\nd: c\nd\ndatax\n\n", decoding{End: io.EOF})
+	add("names that begin like known ones", "even: a\nevents: a\ni: 1\nids: 1\nretr: 1\nretrys: 1\n\ndata: x\n\n",
+		decoding{Events: plainEvents("x"), End: io.EOF})
+	add("a NUL in a name", "data\x00: a\n\n", decoding{End: io.EOF})
+	add("unknown fields", "foo: a\nbar\n\ndata: x\nbaz\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
+
+	add("a type", "event: a\ndata: x\n\n", decoding{Events: one(event("a", "x", "")), End: io.EOF})
+	add("the type after the data", "data: x\nevent: a\n\n", decoding{Events: one(event("a", "x", "")), End: io.EOF})
+	add("the last type", "event: a\nevent: bc\ndata: x\n\n", decoding{Events: one(event("bc", "x", "")), End: io.EOF})
+	add("an empty type", "event: a\nevent:\ndata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
+	add("a type without a colon", "event: a\nevent\ndata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
+	add("a type named message", "event: message\ndata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
+	add("a type is for one event", "event: a\ndata: x\n\ndata: y\n\nevent: b\ndata: z\n\n",
+		decoding{Events: []eventsource.Event{event("a", "x", ""), plainEvent("y"), event("b", "z", "")}, End: io.EOF})
+	add("a type without data is forgotten", "event: a\n\ndata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
+	add("a type between lines of data that move", "data: a\nevent: t\nid: 1\ndata: long enough to lie on the type\n\n",
+		decoding{Events: one(event("t", "a\nlong enough to lie on the type", "1")), End: io.EOF, LastEventID: "1"})
+	add("types with NUL and spaces", "event:  a\x00 \ndata: x\n\n", decoding{Events: one(event(" a\x00 ", "x", "")), End: io.EOF})
+
+	add("an ID", "id: 1\ndata: x\n\n", decoding{Events: one(event("message", "x", "1")), End: io.EOF, LastEventID: "1"})
+	add("an ID stays", "id: 1\ndata: x\n\ndata: y\n\n",
+		decoding{Events: []eventsource.Event{event("message", "x", "1"), event("message", "y", "1")}, End: io.EOF, LastEventID: "1"})
+	add("the last ID of a block", "id: 1\nid: 22\ndata: x\n\n", decoding{Events: one(event("message", "x", "22")), End: io.EOF, LastEventID: "22"})
+	add("the ID after the data", "data: x\nid: 1\n\n", decoding{Events: one(event("message", "x", "1")), End: io.EOF, LastEventID: "1"})
+	add("an ID without data", "id: 1\n\ndata: x\n\n", decoding{Events: one(event("message", "x", "1")), End: io.EOF, LastEventID: "1"})
+	add("an ID alone", "id: 1\n\n", decoding{End: io.EOF, LastEventID: "1"})
+	add("IDs without data in a row", "id: 1\n\nid: 2\n\nid: 3\n\n", decoding{End: io.EOF, LastEventID: "3"})
+	add("an ID that is cut off", "id: 1\n\nid: 2\n", decoding{End: io.EOF, LastEventID: "1"})
+	add("an ID that is cut off with data", "id: 1\ndata: x\n\nid: 2\ndata: y\n",
+		decoding{Events: one(event("message", "x", "1")), End: eventsource.ErrTruncated, LastEventID: "1"})
+	add("an empty ID", "id: 1\ndata: x\n\nid:\ndata: y\n\n",
+		decoding{Events: []eventsource.Event{event("message", "x", "1"), event("message", "y", "")}, End: io.EOF})
+	add("an ID without a colon", "id: 1\ndata: x\n\nid\ndata: y\n\n",
+		decoding{Events: []eventsource.Event{event("message", "x", "1"), event("message", "y", "")}, End: io.EOF})
+	add("an empty ID without data", "id: 1\n\nid\n\n", decoding{End: io.EOF})
+	add("an ID that comes back", "id: 1\ndata: x\n\nid: 2\n\nid: 1\ndata: y\n\n",
+		decoding{Events: []eventsource.Event{event("message", "x", "1"), event("message", "y", "1")}, End: io.EOF, LastEventID: "1"})
+	add("an ID with a NUL", "id: 1\nid: 2\x003\ndata: x\n\n", decoding{Events: one(event("message", "x", "1")), End: io.EOF, LastEventID: "1"})
+	add("an ID with a NUL beyond eight bytes", "id: 1\nid: 234567890123456\x00\nid: \x00\ndata: x\n\n",
+		decoding{Events: one(event("message", "x", "1")), End: io.EOF, LastEventID: "1"})
+	add("an ID with spaces and colons", "id:  a: b \ndata: x\n\n", decoding{Events: one(event("message", "x", " a: b ")), End: io.EOF, LastEventID: " a: b "})
+	addWithID("an ID to start from", "0", "data: x\n\n", decoding{Events: one(event("message", "x", "0")), End: io.EOF, LastEventID: "0"})
+	addWithID("an ID to start from is replaced", "0", "id: 1\ndata: x\n\n", decoding{Events: one(event("message", "x", "1")), End: io.EOF, LastEventID: "1"})
+	addWithID("an ID to start from is reset", "0", "id\n\ndata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
+	addWithID("an ID to start from outlives an empty input", "0", "", decoding{End: io.EOF, LastEventID: "0"})
+
+	const longest = time.Duration(math.MaxInt64)
+	retry := func(d time.Duration) decoding { return decoding{End: io.EOF, Retry: d, HasRetry: true} }
+	add("retry", "retry: 1500\n\n", retry(1500*time.Millisecond))
+	add("retry without a blank line", "retry: 1500\n", retry(1500*time.Millisecond))
+	add("retry without a line end", "retry: 1500", decoding{End: io.EOF})
+	add("retry with leading zeros", "retry:"+strings.Repeat("0", 40)+"7\n", retry(7*time.Millisecond))
+	add("retry 0", "retry: 0\n", retry(0))
+	add("the last retry", "retry: 1\nretry: 2\n\nretry: 3\n", retry(3*time.Millisecond))
+	add("the longest retry that is exact", "retry: 9223372036854\n", retry(9223372036854*time.Millisecond))
+	add("retry just beyond a Duration", "retry: 9223372036855\n", retry(longest))
+	add("retry far beyond a Duration", "retry: 18446744073709551616\n", retry(longest))
+	add("retry beyond all bounds", "retry: "+strings.Repeat("9", 100)+"\n", retry(longest))
+	for _, bad := range []string{"", " ", "x", "1x", "x1", "-1", "+1", "1.5", " 1", "1 ", "1e3", "0x1", "1_000", "\uFF11", "१", "1\x00"} {
+		add("retry with a bad value", "retry: 42\nretry: "+bad+"\n", retry(42*time.Millisecond))
+	}
+	add("retry without a value", "retry: 42\nretry\nretry:\n", retry(42*time.Millisecond))
+
+	add("CRLF", "event: a\r\ndata: x\r\nid: 1\r\n\r\n", decoding{Events: one(event("a", "x", "1")), End: io.EOF, LastEventID: "1"})
+	add("CR", "event: a\rdata: x\rid: 1\r\r", decoding{Events: one(event("a", "x", "1")), End: io.EOF, LastEventID: "1"})
+	add("all line ends", "data: a\ndata: b\rdata: c\r\n\ndata: d\n\r\ndata: e\r\n\r", decoding{Events: plainEvents("a\nb\nc", "d", "e"), End: io.EOF})
+	add("CR LF LF is two ends", "data: x\r\n\ndata: y\n\n", decoding{Events: plainEvents("x", "y"), End: io.EOF})
+	add("LF CR is two ends", "data: x\n\rdata: y\n\n", decoding{Events: plainEvents("x", "y"), End: io.EOF})
+	add("CR CR LF is two ends", "data: x\r\r\ndata: y\r\r\n", decoding{Events: plainEvents("x", "y"), End: io.EOF})
+	add("CR at the start", "\rdata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
+	add("CRLF at the start", "\r\ndata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
+	add("what Unicode ends lines with", "data: a\u2028b\u2029c\u0085d\ve\ff\n\n", decoding{Events: plainEvents("a\u2028b\u2029c\u0085d\ve\ff"), End: io.EOF})
+
+	add("a BOM", "\uFEFFdata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
+	add("a BOM before a line end", "\uFEFF\ndata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
+	add("a BOM before CRLF", "\uFEFF\r\ndata: x\r\n\r\n", decoding{Events: plainEvents("x"), End: io.EOF})
+	add("two BOMs", "\uFEFF\uFEFFdata: x\n\ndata: y\n\n", decoding{Events: plainEvents("y"), End: io.EOF})
+	add("a BOM later", "data: a\n\n\uFEFFdata: b\n\ndata: \uFEFFc\n\n", decoding{Events: plainEvents("a", "\uFEFFc"), End: io.EOF})
+	add("a BOM after a line end", "\n\uFEFFdata: b\n\ndata: c\n\n", decoding{Events: plainEvents("c"), End: io.EOF})
+	add("a BOM alone", "\uFEFF", decoding{End: io.EOF})
+	add("a BOM that is cut", "\xEF\xBB", decoding{End: io.EOF})
+	add("a BOM with a byte missing", "\xEF\xBBdata: x\n\ndata: y\n\n", decoding{Events: plainEvents("y"), End: io.EOF})
+	add("a BOM in UTF-16", "\xFE\xFFdata: x\n\ndata: y\n\n", decoding{Events: plainEvents("y"), End: io.EOF})
+
+	add("UTF-8", "event: é\nid: €\ndata: \U0001F600 a\ndata: é\n\n", decoding{Events: one(event("é", "\U0001F600 a\né", "€")), End: io.EOF, LastEventID: "€"})
+	add("not UTF-8", "event: \xE9\nid: \xE2\x82\ndata: \xF0\x9F\x98 \xFF\xFF\n\n",
+		decoding{Events: one(event("\uFFFD", "\uFFFD \uFFFD\uFFFD", "\uFFFD")), End: io.EOF, LastEventID: "\uFFFD"})
+	add("a sequence that a line end cuts", "data: \xE2\x82\ndata: \xAC\n\n", decoding{Events: plainEvents("\uFFFD\n\uFFFD"), End: io.EOF})
+	add("not UTF-8 only in a line that is followed by others", "data: a\ndata: \xFF\ndata: b\n\ndata: c\n\n",
+		decoding{Events: plainEvents("a\n\uFFFD\nb", "c"), End: io.EOF})
+	add("not UTF-8 in a line that is none of ours", "dat\xFF: a\n: \xFF\ndata: c\n\n", decoding{Events: plainEvents("c"), End: io.EOF})
+	add("an ID that is not UTF-8 and then one that is", "id: \xFF\ndata: a\n\nid: b\ndata: b\n\n",
+		decoding{Events: []eventsource.Event{event("message", "a", "\uFFFD"), event("message", "b", "b")}, End: io.EOF, LastEventID: "b"})
+
+	add("cut in a line of data", "data: a\n\ndata: b", decoding{Events: plainEvents("a"), End: eventsource.ErrTruncated})
+	add("cut after a line of data", "data: a\n\ndata: b\n", decoding{Events: plainEvents("a"), End: eventsource.ErrTruncated})
+	add("cut after a CR", "data: a\n\ndata: b\r", decoding{Events: plainEvents("a"), End: eventsource.ErrTruncated})
+	add("cut after lines that are not data", "data: b\nid: 1\n", decoding{End: eventsource.ErrTruncated})
+	add("cut in data without a colon", "data", decoding{End: eventsource.ErrTruncated})
+	add("cut in an empty line of data", "data:", decoding{End: eventsource.ErrTruncated})
+	add("cut before it is data", "dat", decoding{End: io.EOF})
+	add("cut in a name that only begins like data", "datax: x", decoding{End: io.EOF})
+	add("cut in a comment", "data: a\n\n: data: b", decoding{Events: plainEvents("a"), End: io.EOF})
+	add("cut in another field", "event: a\nid: 1\nretry: 5\n", decoding{End: io.EOF, Retry: 5 * time.Millisecond, HasRetry: true})
+
+	// Sizes at which the buffer changes, and lines that cross them.
+	for _, size := range []int{eventsource.SmallBuffer, eventsource.BurstBuffer, eventsource.BusyBuffer, 4 * eventsource.BusyBuffer} {
+		for _, off := range []int{-9, -8, -7, -6, -1, 0, 1, 2} {
+			text := strings.Repeat("0123456789abcdef", size/16+1)[:size+off]
+			add(fmt.Sprintf("%d bytes of data", len(text)), "data: "+text+"\n\n", decoding{Events: plainEvents(text), End: io.EOF})
+		}
+		half := strings.Repeat("h", size/2)
+		add(fmt.Sprintf("%d bytes of data in two lines, with a type and an ID between", size),
+			"data: "+half+"\nevent: "+half+"\nid: "+half+"\ndata: "+half+"\n\n",
+			decoding{Events: one(event(half, half+"\n"+half, half)), End: io.EOF, LastEventID: half})
+	}
+
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Log(tt.where)
+			checkDecoding(t, tt.input, tt.id, tt.want)
+			// The table must not be wrong in the way that the decoder is.
+			want := fuzz.Decode([]byte(tt.input), tt.id)
+			if diff := cmp.Diff(tt.want, fromReference(want), sameErrors); diff != "" {
+				t.Errorf("the table and the reference differ (-table +reference):\n%s", diff)
+			}
+		})
+	}
+}
+
+func fromReference(r fuzz.Result) decoding {
+	want := decoding{End: io.EOF, LastEventID: r.LastEventID, Retry: r.Retry, HasRetry: r.HasRetry}
+	if r.Truncated {
+		want.End = eventsource.ErrTruncated
+	}
+	for _, event := range r.Events {
+		want.Events = append(want.Events, eventsource.Event{Type: event.Type, Data: event.Data, LastEventID: event.LastEventID})
+	}
+	return want
+}
+
+// randomStream puts together a stream of what decoders trip over.
+func randomStream(rng *rand.Rand) []byte {
+	tokens := []string{
+		"data", "data:", "data: ", "data: x\n", "data: x\n\n", "id", "id: ", "id: 1\n", "event: ", "event: t\n", "retry:", "retry: 12\n",
+		":", ": c\n", "\n", "\n\n", "\r", "\r\r", "\r\n", "\r\n\r\n", "\uFEFF", "é", "\xE2\x82", "\xF0\x9F", "\x80", "\xFF", "\x00", " ", "x",
+	}
+	var b []byte
+	for range rng.IntN(40) {
+		b = append(b, tokens[rng.IntN(len(tokens))]...)
+		if rng.IntN(50) == 0 {
+			b = append(b, bytes.Repeat([]byte{"zé\r"[rng.IntN(2)]}, rng.IntN(3*eventsource.SmallBuffer))...)
+		}
+	}
+	return b
+}
+
+// TestG9Chunking holds that how the bytes are cut into reads changes nothing, and
+// that no event waits for a byte that it does not need: it is there when the reader
+// has handed out the line end that completes it, the LF of a CRLF not included.
+func TestG9Chunking(t *testing.T) {
+	for seed := range uint64(1000) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		input := randomStream(rng)
+		reference := fuzz.Decode(input, "start")
+		want := fromReference(reference)
+
+		for name, pieces := range chunk.Ways(input, seed) {
+			for _, m := range decodingMethods {
+				got := decodeWith(m, eventsource.NewHookedDecoder(chunk.NewReader(pieces), "start", nil, nil, nil))
+				if diff := cmp.Diff(want, got, sameErrors); diff != "" {
+					t.Fatalf("seed %d: %q by %s, %s (-want +got):\n%s", seed, abbreviate(string(input)), m.name, name, diff)
+				}
+			}
+		}
+
+		r := chunk.NewReader(chunk.Every(input, 1))
+		d := eventsource.NewDecoder(r)
+		for i, event := range reference.Events {
+			if _, err := d.Next(); err != nil {
+				t.Fatalf("seed %d: %q: event %d: %v", seed, input, i, err)
+			}
+			if r.Offset() != event.End {
+				t.Fatalf("seed %d: %q: event %d came after %d bytes, want %d", seed, input, i, r.Offset(), event.End)
+			}
+		}
+	}
+}
+
+// TestG9NothingWaits holds the same for what is not an event.
+func TestG9NothingWaits(t *testing.T) {
+	const input = ": c\rretry: 5\rid: 7\r\r"
+	var got []string
+	r := chunk.NewReader(chunk.Every([]byte(input), 1))
+	note := func(what string) { got = append(got, fmt.Sprintf("%s after %q", what, input[:r.Offset()])) }
+	d := eventsource.NewHookedDecoder(r, "",
+		func(string) { note("comment") },
+		func(time.Duration) { note("retry") },
+		func(string) { note("commit") })
+	if _, err := d.Next(); err != io.EOF {
+		t.Fatal(err)
+	}
+	want := []string{`comment after ": c\r"`, `retry after ": c\rretry: 5\r"`, `commit after ": c\rretry: 5\rid: 7\r\r"`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestHooks(t *testing.T) {
+	tests := []struct {
+		name, id, input string
+		want            []string
+	}{
+		{"none", "", "data: x\n\n", []string{"event x "}},
+		{"comments", "", ": ping\n:\n:  a \n:\xFFb: c\nfoo:\n:cut", []string{"comment ping", "comment ", "comment  a ", "comment \uFFFDb: c"}},
+		{"a comment within a block", "", "data: x\n:c\n\n", []string{"comment c", "event x "}},
+		{"retry", "", "retry: 1\nretry: x\nretry: 1\ndata: x\n\n", []string{"retry 1ms", "retry 1ms", "event x "}},
+		{"an ID, before its event", "", "id: 1\ndata: x\n\n", []string{"commit 1", "event x 1"}},
+		{"an ID without data", "", "id: 1\n\n: c\n", []string{"commit 1", "comment c"}},
+		{"an ID that stays the same", "", "id: 1\ndata: x\n\nid: 1\ndata: y\n\nid: 1\n\n", []string{"commit 1", "event x 1", "event y 1"}},
+		{"the ID to start from", "0", "id: 0\ndata: x\n\n", []string{"event x 0"}},
+		{"an ID that is reset", "0", "id\n\ndata: x\n\n", []string{"commit ", "event x "}},
+		{"an ID that is reset with data", "0", "id\ndata: x\n\n", []string{"commit ", "event x "}},
+		{"an empty ID that stays so", "", "id\n\nid\ndata: x\n\n", []string{"event x "}},
+		{"IDs in a row", "", "id: 1\n\nid: 2\n\nid: 1\n\n", []string{"commit 1", "commit 2", "commit 1"}},
+		{"only the last ID of a block", "", "id: 1\nid: 2\n\n", []string{"commit 2"}},
+		{"an ID that changes and changes back in one block", "0", "id: 1\nid: 0\n\n", nil},
+		{"an ID that is cut off", "", "id: 1\ndata: x\n", nil},
+	}
+	for _, tt := range tests {
+		for _, raw := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, raw: %v", tt.name, raw), func(t *testing.T) {
+				var got []string
+				note := func(format string, a ...any) { got = append(got, fmt.Sprintf(format, a...)) }
+				d := eventsource.NewHookedDecoder(strings.NewReader(tt.input), tt.id,
+					func(text string) { note("comment %s", text) },
+					func(d time.Duration) { note("retry %v", d) },
+					func(id string) { note("commit %s", id) })
+				for {
+					if raw {
+						event, err := d.NextRaw()
+						if err != nil {
+							break
+						}
+						note("event %s %s", event.Data, event.LastEventID)
+						continue
+					}
+					event, err := d.Next()
+					if err != nil {
+						break
+					}
+					note("event %s %s", event.Data, event.LastEventID)
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// TestIDString holds that the hook, the event and LastEventID have one string.
+func TestIDString(t *testing.T) {
+	for _, data := range []string{"x", strings.Repeat("x", 2*eventsource.MaxShared)} {
+		var committed string
+		d := eventsource.NewHookedDecoder(strings.NewReader("id: abc\ndata: "+data+"\n\n"), "", nil, nil, func(id string) { committed = id })
+		event, err := d.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if committed != "abc" || unsafe.StringData(committed) != unsafe.StringData(event.LastEventID) ||
+			unsafe.StringData(committed) != unsafe.StringData(d.LastEventID()) {
+			t.Errorf("with %d bytes of data the ID is not one string", len(data))
+		}
+	}
+}
+
+// TestStringsAreShared holds that a type and an ID are not made anew while they stay
+// the same.
+func TestStringsAreShared(t *testing.T) {
+	var events []eventsource.Event
+	const block = "event: tick\nid: 7\ndata: x\n\n"
+	for event, err := range eventsource.NewDecoder(strings.NewReader(block + "data: y\n\n" + block)).Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, event)
+	}
+	first, last := events[0], events[2]
+	if unsafe.StringData(first.Type) != unsafe.StringData(last.Type) {
+		t.Error("a type that is the same was made anew")
+	}
+	for _, event := range events[1:] {
+		if unsafe.StringData(first.LastEventID) != unsafe.StringData(event.LastEventID) {
+			t.Error("an ID that is the same was made anew")
+		}
+	}
+}
+
+// TestRetainedNames holds that who keeps an ID or a type does not thereby keep the
+// data of its event.
+func TestRetainedNames(t *testing.T) {
+	const events, size = 64, 64 << 10
+	var input strings.Builder
+	for i := range events {
+		fmt.Fprintf(&input, "event: type %d\nid: %d\ndata: %0*d\n\n", i, i, size, i)
+	}
+	r := strings.NewReader(input.String())
+	before := heapInUse()
+	var kept []string
+	for event, err := range eventsource.NewDecoder(r).Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, event.LastEventID, event.Type)
+	}
+	if want := fmt.Sprint("type ", events-1); len(kept) != 2*events || kept[len(kept)-1] != want {
+		t.Fatalf("%d names, the last is %q; want %d and %q", len(kept), kept[len(kept)-1], 2*events, want)
+	}
+	if grown := heapInUse() - before; grown > 4*size {
+		t.Errorf("%d IDs and types hold %d bytes", events, grown)
+	}
+	runtime.KeepAlive(kept)
+	runtime.KeepAlive(r)
+}
+
+// heapInUse returns the size of what is alive.
+func heapInUse() int {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC() // the first leaves what only finalizers and weak pointers held
+	runtime.ReadMemStats(&stats)
+	return int(stats.HeapAlloc)
+}
+
+// TestEventsContinues holds that leaving the loop loses nothing.
+func TestEventsContinues(t *testing.T) {
+	d := eventsource.NewDecoder(strings.NewReader("data: a\n\ndata: b\n\ndata: c\n\ndata: d\n\n"))
+	var got []string
+	for event := range d.Events() {
+		got = append(got, event.Data)
+		break
+	}
+	if event, err := d.Next(); err == nil {
+		got = append(got, event.Data)
+	}
+	for event, err := range d.Events() {
+		got = append(got, fmt.Sprint(event.Data, err))
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c<nil>", "d<nil>"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestEventsYieldsAnErrorOnce holds the end of the iterator.
+func TestEventsYieldsAnErrorOnce(t *testing.T) {
+	tests := []struct {
+		name string
+		end  error
+		want []error
+	}{
+		{"io.EOF", io.EOF, []error{nil}},
+		{"another error", io.ErrClosedPipe, []error{nil, io.ErrClosedPipe}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := eventsource.NewDecoder(io.MultiReader(strings.NewReader("data: a\n\n"), iotest.ErrReader(tt.end)))
+			var got []error
+			for event, err := range d.Events() {
+				got = append(got, err)
+				if err != nil && event != (eventsource.Event{}) {
+					t.Errorf("with the error comes %v", event)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got, sameErrors); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestReaderErrors holds that an error of the reader is returned as it is, after
+// every event that was whole before it, and for ever, without another read.
+func TestReaderErrors(t *testing.T) {
+	broken := errors.New("broken")
+	wrapped := fmt.Errorf("wrapped: %w", io.EOF)
+	tests := []struct {
+		name, input string
+		err         error
+		want        []eventsource.Event
+		end         error
+	}{
+		{"at once", "", broken, nil, broken},
+		{"between events", "data: a\n\ndata: b\n\n", broken, plainEvents("a", "b"), broken},
+		{"inside an event", "data: a\n\ndata: b\n", broken, plainEvents("a"), broken},
+		{"inside a line", "data: a\n\ndata: b", broken, plainEvents("a"), broken},
+		{"an unexpected end", "data: a\n\ndata: b", io.ErrUnexpectedEOF, plainEvents("a"), io.ErrUnexpectedEOF},
+		{"an end that is wrapped is no end", "data: a\n\ndata: b", wrapped, plainEvents("a"), wrapped},
+		{"the end", "data: a\n\n", io.EOF, plainEvents("a"), io.EOF},
+		{"the end inside an event", "data: a\n\ndata: b", io.EOF, plainEvents("a"), eventsource.ErrTruncated},
+	}
+	for _, tt := range tests {
+		for _, m := range decodingMethods[:3] {
+			for _, withLast := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s by %s, with the last bytes: %v", tt.name, m.name, withLast), func(t *testing.T) {
+					r := chunk.NewReader(chunk.Every([]byte(tt.input), 5))
+					r.End, r.EndWithLast = tt.err, withLast
+					reads := 0
+					d := eventsource.NewDecoder(readerFunc(func(p []byte) (int, error) {
+						reads++
+						return r.Read(p)
+					}))
+					want, end := tt.want, tt.end
+					for range 3 {
+						got, err := m.read(d)
+						if diff := cmp.Diff(want, got); diff != "" || err != end {
+							t.Errorf("error %v, want %v; events (-want +got):\n%s", err, end, diff)
+						}
+						want = nil
+					}
+					before := reads
+					if _, err := d.Next(); err != end || reads != before {
+						t.Errorf("another call gives %v, after %d more reads", err, reads-before)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestErrTruncated(t *testing.T) {
+	if !errors.Is(eventsource.ErrTruncated, io.ErrUnexpectedEOF) || errors.Is(eventsource.ErrTruncated, io.EOF) {
+		t.Error("ErrTruncated must be an io.ErrUnexpectedEOF and no io.EOF")
+	}
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// TestReset holds what a new connection takes over: the limit and the ID that it is
+// given, and nothing else.
+func TestReset(t *testing.T) {
+	const second = "data: y\n\n"
+	tests := []struct {
+		name, first string
+		want        decoding
+	}{
+		{"after nothing", "", decoding{Events: []eventsource.Event{{Type: "message", Data: "y", LastEventID: "given"}}}},
+		{"after half a block", "event: a\nid: 1\nretry: 5\ndata: x\n", decoding{Events: []eventsource.Event{{Type: "message", Data: "y", LastEventID: "given"}}}},
+		{"after half a line", "data: x\n\nid: 5\n\nda", decoding{Events: []eventsource.Event{{Type: "message", Data: "y", LastEventID: "given"}}}},
+		{"after a line that is not UTF-8", "data: \xFF\n", decoding{Events: []eventsource.Event{{Type: "message", Data: "y", LastEventID: "given"}}}},
+		{"after a large event", "data: " + strings.Repeat("x", 100_000) + "\n", decoding{Events: []eventsource.Event{{Type: "message", Data: "y", LastEventID: "given"}}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.want.End, tt.want.LastEventID = io.EOF, "given"
+			for _, m := range decodingMethods {
+				for _, drain := range []bool{false, true} {
+					called := false
+					d := eventsource.NewHookedDecoder(strings.NewReader(tt.first), "", nil, nil, func(string) { called = true })
+					if drain {
+						_, _ = m.read(d)
+					} else {
+						_, _ = d.Next()
+					}
+					called = false
+					eventsource.ResetDecoder(d, strings.NewReader(second), "given")
+					if diff := cmp.Diff(tt.want, decodeWith(m, d), sameErrors); diff != "" || called {
+						t.Errorf("%s, drained: %v, old hook called: %v (-want +got):\n%s", m.name, drain, called, diff)
+					}
+				}
+			}
+		})
+	}
+
+	t.Run("the place in the stream", func(t *testing.T) {
+		d := eventsource.NewDecoder(strings.NewReader("data: x\r"))
+		_, _ = d.Next()
+		// A BOM is at the start again.
+		eventsource.ResetDecoder(d, strings.NewReader("\uFEFFdata: y\n\ndata: z\r\r"), "")
+		if event, err := d.Next(); err != nil || event != plainEvent("y") {
+			t.Errorf("after a BOM: %v, %v", event, err)
+		}
+		_, _ = d.Next()
+		// An LF is a line of its own, not the rest of a CRLF: so what looks like a
+		// BOM is not at the start.
+		eventsource.ResetDecoder(d, strings.NewReader("\n\uFEFFdata: y\n\ndata: z\n\n"), "")
+		if event, err := d.Next(); err != nil || event != plainEvent("z") {
+			t.Errorf("after an LF: %v, %v", event, err)
+		}
+	})
+
+	t.Run("the limit", func(t *testing.T) {
+		d := eventsource.NewDecoder(strings.NewReader("data: x\n\n"))
+		d.SetMaxEventSize(7)
+		if _, err := d.Next(); err != nil {
+			t.Fatal(err)
+		}
+		eventsource.ResetDecoder(d, strings.NewReader("data: xy\n\n"), "")
+		if _, err := d.Next(); !errors.Is(err, eventsource.ErrEventTooLarge) {
+			t.Errorf("the limit is forgotten: %v", err)
+		}
+		eventsource.ResetDecoder(d, strings.NewReader("data: xy\n\n"), "")
+		d.SetMaxEventSize(8)
+		if _, err := d.Next(); err != nil {
+			t.Errorf("a limit set before the first read of a connection: %v", err)
+		}
+	})
+}
+
+func TestMaxEventSize(t *testing.T) {
+	big := strings.Repeat("n", eventsource.FreeNames)
+	tests := []struct {
+		name, input string
+		limit       int
+		events      int  // before the end
+		tooLarge    bool // the end
+	}{
+		{"a line at the limit", "data: 89\n\n", 8, 1, false},
+		{"a line beyond it", "data: 89\n\n", 7, 0, true},
+		{"a line beyond it, CR", "data: 89\r\r", 7, 0, true},
+		{"the line end does not count", "data: 89\r\n\r\n", 8, 1, false},
+		{"a BOM does not count", "\uFEFFdata: 89\n\n", 8, 1, false},
+		{"half a BOM does not count", "\xEF\xBB\xBF\n", 1, 0, false},
+		{"what is no BOM counts", "\xEF\xBB\xBE\n", 2, 0, true},
+		{"a line without an end at the limit", "data: 89", 8, 0, false},
+		{"a line without an end beyond it", "data: 89", 7, 0, true},
+		{"a comment at the limit", ": 3456789\ndata: x\n\n", 9, 1, false},
+		{"a comment beyond it", ": 3456789\ndata: x\n\n", 8, 0, true},
+		{"an unknown field beyond it", "unknown: x\n\n", 9, 0, true},
+		{"a line without a colon beyond it", "unknown\n\n", 6, 0, true},
+		{"a retry beyond it", "retry: 10\n", 8, 0, true},
+		{"lines of data at the limit", "data: a\ndata: b\ndata: c\n\n", 10, 1, false},
+		{"lines of data beyond it", "data: a\ndata: b\ndata: c\n\n", 9, 0, true},
+		{"empty lines of data at the limit", "data\ndata\ndata\n\n", 5, 1, false},
+		{"empty lines of data beyond it", "data\ndata\ndata\ndata\n\n", 5, 0, true},
+		{"a comment after data at the limit", "data: abc\n:234567\n\n", 10, 1, false},
+		{"a comment after data beyond it", "data: abc\n:2345678\n\n", 10, 0, true},
+		{"many comments", "data: x\n" + strings.Repeat(": c\n", 100) + "\n", 7, 1, false},
+		{"many events", strings.Repeat("data: x\n\n", 100), 7, 100, false},
+		{"events before the one beyond", "data: x\n\ndata: y\n\ndata: zz\n\ndata: x\n\n", 7, 2, true},
+		{"data that grows when decoded, at the limit", "data: \xFF\xFF\n\n", 8, 1, false},
+		{"data that grows when decoded, at the limit of that", "data: \xFF\xFF\xFF\xFF\n\n", 12, 1, false},
+		{"data that grows beyond it when decoded", "data: \xFF\xFF\xFF\xFF\n\n", 11, 0, true},
+		{"an ID that grows beyond it when decoded", "id: \xFF\xFF\xFF\n\n", 8, 0, true},
+		{"a type that grows beyond it when decoded", "event: \xFF\xFF\xFF\xFF\n\n", 11, 0, true},
+		{"a type and an ID come free", "event: 12345\nid: 123456\ndata: 123456\n\n", 12, 1, false},
+		{"a big type counts for what is beyond that", "event: " + big + "1234\ndata: 12\n\n", len(big) + 12, 1, false},
+		{"a big type leaves nothing", "event: " + big + big + "\ndata: " + big + "\n\n", 2*len(big) + 4, 0, true},
+		{"a big ID leaves nothing, either", "id: " + big + big + "\ndata: " + big + "\n\n", 2*len(big) + 4, 0, true},
+		{"a big type and a big ID together", "event: " + big + "\nid: " + big + "\ndata: " + big + "\n\n", 2*len(big) - 1, 0, true},
+		{"a big type is gone after its event", "event: " + big + big + "\ndata: 12\n\ndata: " + big + "\n\n", 2*len(big) + 8, 2, false},
+		{"a big type without data is gone, too", "event: " + big + big + "\n\ndata: " + big + "\n\n", 2*len(big) + 8, 1, false},
+		{"a big ID stays", "id: " + big + big + "\n\ndata: " + big + "\n\n", 3 * len(big), 0, true},
+		{"a big ID is replaced", "id: " + big + big + "\n\nid: 1\n\ndata: " + big + "\n\n", 4 * len(big), 1, false},
+		{"no limit", "data: " + strings.Repeat("x", 100_000) + "\n\n", -1, 1, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, m := range decodingMethods {
+				for name, r := range decodingReaders(tt.input) {
+					d := eventsource.NewDecoder(r)
+					d.SetMaxEventSize(tt.limit)
+					events, err := m.read(d)
+					if len(events) != tt.events || errors.Is(err, eventsource.ErrEventTooLarge) != tt.tooLarge {
+						t.Fatalf("%s, %s: %d events, then %v; want %d, too large: %v", m.name, name, len(events), err, tt.events, tt.tooLarge)
+					}
+					if !tt.tooLarge {
+						continue
+					}
+					if want := fmt.Sprintf("eventsource: event too large: the limit is %d bytes", tt.limit); err.Error() != want {
+						t.Fatalf("the error reads %q, want %q", err, want)
+					}
+					if _, again := d.Next(); again != err {
+						t.Fatalf("%s, %s: another call gives %v", m.name, name, again)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestDefaultMaxEventSize holds the limit of a decoder that was given none, and that
+// it is no limit where none was asked for.
+func TestDefaultMaxEventSize(t *testing.T) {
+	const size = 64 << 20
+	text := bytes.Repeat([]byte("x"), eventsource.BusyBuffer)
+	endless := readerFunc(func(p []byte) (int, error) { return copy(p, text), nil })
+	for _, set := range []func(*eventsource.Decoder){
+		func(*eventsource.Decoder) {},
+		func(d *eventsource.Decoder) { d.SetMaxEventSize(0) },
+	} {
+		d := eventsource.NewDecoder(io.MultiReader(strings.NewReader("data: x\n\n"), endless))
+		set(d)
+		if _, err := d.NextRaw(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := d.NextRaw()
+		if !errors.Is(err, eventsource.ErrEventTooLarge) || !strings.Contains(err.Error(), fmt.Sprint(size)) {
+			t.Errorf("the error is %v, want one about %d bytes", err, size)
+		}
+	}
+
+	d := eventsource.NewDecoder(io.MultiReader(strings.NewReader("data: "), io.LimitReader(endless, size+1), strings.NewReader("\n\n")))
+	d.SetMaxEventSize(-1)
+	if event, err := d.NextRaw(); err != nil || len(event.Data) != size+1 {
+		t.Errorf("without a limit: %d bytes, %v", len(event.Data), err)
+	}
+}
+
+func TestSetMaxEventSizeAfterReading(t *testing.T) {
+	d := eventsource.NewDecoder(strings.NewReader("data: x\n\n"))
+	d.SetMaxEventSize(100)
+	d.SetMaxEventSize(200)
+	if _, err := d.Next(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("SetMaxEventSize did not panic after the first read")
+		}
+	}()
+	d.SetMaxEventSize(300)
+}
+
+// TestAllocations holds that a decoder that is warm does not allocate, but for the
+// one string that an event of Next needs.
+func TestAllocations(t *testing.T) {
+	for _, w := range workloads.All() {
+		t.Run(w.Name, func(t *testing.T) {
+			raw := eventsource.NewDecoder(w.Reader())
+			rounds := 20
+			if w.Events == 1 {
+				rounds = 2
+			}
+			for range 2 * rounds {
+				if _, err := raw.NextRaw(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := testing.AllocsPerRun(rounds, func() { _, _ = raw.NextRaw() }); n != 0 {
+				t.Errorf("NextRaw allocates %v times, want 0", n)
+			}
+			d := eventsource.NewDecoder(w.Reader())
+			for range 2 * rounds {
+				if _, err := d.Next(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := 1.0
+			if w.Name == "heartbeats" {
+				want = 0 // a string of one byte
+			}
+			if n := testing.AllocsPerRun(rounds, func() { _, _ = d.Next() }); n != want {
+				t.Errorf("Next allocates %v times, want %v", n, want)
+			}
+		})
+	}
+}
+
+// TestAllocationsOfBursts holds the same for a server that says much at once and then
+// nothing for a while: the large buffer is had back, not made anew.
+func TestAllocationsOfBursts(t *testing.T) {
+	block := []byte("event: tick\nid: 7\ndata: " + strings.Repeat("x", 300) + "\n\n")
+	for _, events := range []int{1, 10, 100} {
+		burst := bytes.Repeat(block, events)
+		at := 0
+		d := eventsource.NewDecoder(readerFunc(func(p []byte) (int, error) {
+			if at == len(burst) {
+				at = 0
+			}
+			n := copy(p[:min(len(p), 4<<10)], burst[at:])
+			at += n
+			return n, nil
+		}))
+		next := func() {
+			for range events {
+				if _, err := d.NextRaw(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		next()
+		if n := testing.AllocsPerRun(20, next); n != 0 {
+			t.Errorf("a burst of %d events allocates %v times, want 0", events, n)
+		}
+	}
+}
