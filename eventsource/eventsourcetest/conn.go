@@ -75,7 +75,7 @@ func (c *Conn) respond(s Status) {
 		h["Connection"] = []string{"close"}
 	}
 	for name, values := range s.Header {
-		h[http.CanonicalHeaderKey(name)] = append([]string(nil), values...)
+		h[http.CanonicalHeaderKey(name)] = values
 	}
 	if s.Code == 0 {
 		s.Code = http.StatusOK
@@ -123,12 +123,11 @@ func (c *Conn) stall() {
 	c.leave()
 }
 
-// end is the proper end. What is written is flushed when the handler returns, so
-// that the client cannot see the end before it is recorded.
+// end is the proper end. What is written is flushed, and the end recorded, when
+// the handler returns.
 func (c *Conn) end() {
 	c.open()
 	c.over = true
-	c.server.ended(c.record, false)
 }
 
 func (c *Conn) abort(reset bool) {

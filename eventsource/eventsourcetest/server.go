@@ -55,7 +55,6 @@ type Server struct {
 	http    *http.Server
 	client  *http.Client
 	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
-	ctx     context.Context // done from Close on
 	cancel  context.CancelFunc
 	serving sync.WaitGroup
 
@@ -96,7 +95,8 @@ func (s *Server) Start() {
 	if s.outageFrom.IsZero() {
 		panic("eventsourcetest: the Clock shows the zero time, which the record needs for what has not happened")
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
 
 	var listener net.Listener
 	var host string
@@ -117,8 +117,9 @@ func (s *Server) Start() {
 	}
 
 	s.http = &http.Server{
-		Handler:   http.HandlerFunc(s.handle),
-		ConnState: s.connState,
+		Handler:     http.HandlerFunc(s.handle),
+		ConnState:   s.connState,
+		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -259,12 +260,9 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 	}()
 
-	carrier := carrierOf(r)
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
-	c := &Conn{server: s, record: rec, w: w, raw: carrier.raw, http2: r.ProtoMajor == 2, ctx: ctx}
-	// Also if a Do panics or calls a test's FailNow.
+	c := &Conn{server: s, record: rec, w: w, raw: carrierOf(r).raw, http2: r.ProtoMajor == 2, ctx: r.Context()}
+	// The client must not see the end before it is recorded; and a Do may panic, or
+	// call a test's FailNow.
 	defer s.ended(rec, false)
 
 	// net/http sees a client leave only once the request's body has been read.
@@ -297,9 +295,7 @@ func (s *Server) arrive(r *http.Request) (*record, []Step) {
 	rec := s.add()
 	rec.setRefused(entry)
 	rec.Proto, rec.Method, rec.Host = r.Proto, r.Method, r.Host
-	u := *r.URL
-	rec.URL = &u
-	rec.Header = r.Header.Clone()
+	rec.URL, rec.Header = r.URL, r.Header
 	if ids, ok := r.Header["Last-Event-Id"]; ok {
 		rec.LastEventID, rec.HasLastEventID = ids[0], true
 	}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -532,7 +533,7 @@ func TestClose(t *testing.T) {
 	} {
 		for _, n := range networks {
 			n.test(t, test.name+", "+n.name, func(t *testing.T) {
-				srv := n.server(t, test.entry)
+				srv := n.server(t, test.entry, []Step{Refuse})
 				body, _ := open(t, srv)
 				if test.name == "idle" {
 					io.Copy(io.Discard, body)
@@ -542,8 +543,9 @@ func TestClose(t *testing.T) {
 				if _, err := io.Copy(io.Discard, body); err == nil && test.name != "idle" {
 					t.Error("the client read a proper end")
 				}
-				if got := get(t, srv).Err; got != "refused" {
-					t.Errorf("a request after Close: %q, want refused", got)
+				// A dial, if there is one, is refused, and not by the script.
+				if got := get(t, srv).Err; got == "" {
+					t.Error("a request after Close was answered")
 				}
 				requests := srv.Requests()
 				if len(requests) != 1 || requests[0].ClientLeft || requests[0].Ended.IsZero() {
@@ -552,6 +554,27 @@ func TestClose(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestClosePipelined: a client that sends its next request too soon keeps net/http
+// from watching its connection, but not Close from ending what it does there.
+func TestClosePipelined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := memory.server(t, []Step{Open, Stall})
+		conn, err := srv.DialContext(t.Context(), "tcp", "server.test:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, strings.Repeat("GET / HTTP/1.1\r\nHost: server.test\r\n\r\n", 2)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		srv.Close()
+		if n := len(srv.Requests()); n != 1 {
+			t.Errorf("%d requests recorded, want 1", n)
+		}
+	})
 }
 
 // TestRefuse alternates answers over connections that are kept alive with
@@ -659,6 +682,91 @@ func TestAwait(t *testing.T) {
 	get(t, srv)
 	if err := <-arrived; err != nil {
 		t.Errorf("Await: %v", err)
+	}
+}
+
+// TestEndIsRecordedFirst: when a client sees the end of a response, the time of it
+// is taken. The clock takes a second to tell the time, in which the client sees
+// nothing.
+func TestEndIsRecordedFirst(t *testing.T) {
+	for _, end := range []Action{End, Cut, Reset} {
+		for _, n := range networks[:2] {
+			n.test(t, n.name+", "+end.String(), func(t *testing.T) {
+				var slow, seen atomic.Bool
+				now := slowClock(func() {
+					if slow.Load() {
+						time.Sleep(time.Second)
+						if seen.Load() {
+							t.Error("the client saw the end before it was recorded")
+						}
+					}
+				})
+				srv := &Server{HTTP2: n.http2, Clock: now, Script: [][]Step{
+					{Open, Do(func(*Conn) { slow.Store(true) }), end},
+				}}
+				srv.Start()
+				defer srv.Close()
+				get(t, srv)
+				seen.Store(true)
+				slow.Store(false)
+				if requests := srv.Requests(); requests[0].Ended.IsZero() {
+					t.Error("the end is not recorded")
+				}
+			})
+		}
+	}
+}
+
+// slowClock is the system's clock, which calls a function before it tells the time.
+type slowClock func()
+
+func (c slowClock) Now() time.Time { c(); return time.Now() }
+
+func (slowClock) AfterFunc(d time.Duration, f func()) clock.Timer { return time.AfterFunc(d, f) }
+
+// TestCutIsImmediate: it does not wait for the function that plays it to return.
+func TestCutIsImmediate(t *testing.T) {
+	for _, n := range []network{networks[0], networks[2]} {
+		n.test(t, n.name, func(t *testing.T) {
+			seen := make(chan struct{})
+			srv := n.server(t, []Step{Do(func(c *Conn) {
+				c.Play(Event{Data: "a"}, Cut)
+				<-seen
+			})})
+			if got := get(t, srv).Err; got != "unexpected end" {
+				t.Errorf("the client saw %q, want an unexpected end", got)
+			}
+			close(seen)
+		})
+	}
+}
+
+// TestStallFlushes: what was written before a stall is on its way.
+func TestStallFlushes(t *testing.T) {
+	onEachNetwork(t, func(t *testing.T, n network) {
+		srv := n.server(t, []Step{Status{Body: "a"}, Stall})
+		body, leave := open(t, srv)
+		defer leave()
+		if got, err := io.ReadAll(io.LimitReader(body, 1)); string(got) != "a" || err != nil {
+			t.Errorf("read %q, %v; want a", got, err)
+		}
+	})
+}
+
+// TestWaitStops: no timer is left of a wait that the client has left.
+func TestWaitStops(t *testing.T) {
+	fake := clock.NewFake(time.Time{})
+	srv := &Server{Loopback: true, Clock: fake, Script: [][]Step{{Open, Wait(time.Hour)}}}
+	srv.Start()
+	defer srv.Close()
+	_, leave := open(t, srv)
+	if err := fake.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	srv.Close()
+	if d, ok := fake.Next(); ok {
+		t.Errorf("a timer is left, due in %v", d)
 	}
 }
 

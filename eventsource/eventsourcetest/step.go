@@ -122,7 +122,8 @@ func (s Status) step(c *Conn) { c.respond(s) }
 //
 // The function runs on a goroutine of the server. It may block, on something that
 // the test does say, but must return once the context of the Conn is done. It may
-// end the response with one of the ends; otherwise the steps after Do follow.
+// end the response with one of the ends, which have had their effect when it has
+// returned; otherwise the steps after Do follow.
 type Do func(*Conn)
 
 func (f Do) step(c *Conn) { f(c) }

@@ -112,6 +112,7 @@ func TestDecodeMalformed(t *testing.T) {
 		"table larger than allowed":     "3fe2 1f",
 		"table size after a field":      "8220",
 		"table size cut off":            "3f",
+		"index of what was evicted":     "20 4001 6101 62 be",
 		"literal without length":        "00",
 		"Huffman, padding of zeros":     "0001 6181 18",   // "a", 000
 		"Huffman, padding of a byte":    "0001 6182 1fff", // "a", 11 ones

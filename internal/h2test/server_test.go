@@ -194,6 +194,11 @@ func TestFaults(t *testing.T) {
 			want:  `200 "ok"`, sent: []int{1, 2},
 		},
 		{
+			name:  "GOAWAY with an error that leaves the connection's first request out",
+			first: func(c *h2test.Conn, s *h2test.Stream) { c.GoAway(0, h2test.EnhanceYourCalm) },
+			want:  "error: ENHANCE_YOUR_CALM", sent: []int{1},
+		},
+		{
 			name: "GOAWAY that includes the request, then its answer",
 			first: func(c *h2test.Conn, s *h2test.Stream) {
 				c.GoAway(s.ID, h2test.NoError)
@@ -210,6 +215,15 @@ func TestFaults(t *testing.T) {
 				s.Data("k", true)
 			},
 			want: `200 "ok"`, sent: []int{1},
+		},
+		{
+			name: "GOAWAY in the body that leaves the request out",
+			first: func(c *h2test.Conn, s *h2test.Stream) {
+				s.Respond(200, nil, false)
+				s.Data("da", false)
+				c.GoAway(0, h2test.NoError)
+			},
+			want: `200 "da", then GOAWAY`, sent: []int{1},
 		},
 		{
 			name: "connection dropped before the header",
@@ -408,16 +422,115 @@ func TestSilence(t *testing.T) {
 	})
 }
 
+// TestGoAway: streams up to the last one go on, and the next request takes a new
+// connection.
+func TestGoAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := h2test.StartInMemory(func(c *h2test.Conn) {
+			for {
+				s, err := c.Accept()
+				if err != nil {
+					return
+				}
+				s.Respond(200, nil, false)
+				if s.Path == "/long" {
+					c.GoAway(s.ID, h2test.EnhanceYourCalm)
+					time.Sleep(time.Hour)
+				}
+				s.Data(fmt.Sprint(c.Number), true)
+			}
+		})
+		defer srv.Close()
+		long := make(chan string)
+		req := request(t.Context(), t, http.MethodGet, srv.URL+"/long", nil)
+		go func() { long <- answer(srv.Client(), req) }()
+		synctest.Wait()
+		if got := answer(srv.Client(), request(t.Context(), t, http.MethodGet, srv.URL, nil)); got != `200 "2"` {
+			t.Errorf("the next answer = %s, want it from connection 2", got)
+		}
+		if got := <-long; got != `200 "1"` {
+			t.Errorf("the answer that was under way = %s, want it from connection 1", got)
+		}
+	})
+}
+
+// TestAcknowledgements: settings and pings are answered, answers to them are not,
+// and what has been read of a body may be sent again.
+func TestAcknowledgements(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := h2test.StartInMemory(func(c *h2test.Conn) { <-c.Done() })
+		defer srv.Close()
+		conn, err := dialTLS(t, srv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := preface +
+			"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x01" + // SETTINGS
+			"\x00\x00\x00\x04\x01\x00\x00\x00\x00" + // SETTINGS, ack
+			"\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678" + // PING
+			"\x00\x00\x08\x06\x01\x00\x00\x00\x0087654321" + // PING, ack
+			"\x00\x00\x01\x01\x04\x00\x00\x00\x01\x83" + // HEADERS, :method POST
+			"\x00\x00\x03\x00\x00\x00\x00\x00\x01abc" + // DATA
+			"\x00\x00\x00\x00\x01\x00\x00\x00\x01" // DATA, empty, END_STREAM
+		want := "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + // SETTINGS
+			"\x00\x00\x00\x04\x01\x00\x00\x00\x00" + // SETTINGS, ack
+			"\x00\x00\x08\x06\x01\x00\x00\x00\x0012345678" + // PING, ack
+			"\x00\x00\x04\x08\x00\x00\x00\x00\x01\x00\x00\x00\x03" + // WINDOW_UPDATE of the stream
+			"\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x00\x00\x03" // and of the connection
+		if _, err := io.WriteString(conn, sent); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, func() { conn.NetConn().Close() })
+		got, _ := io.ReadAll(conn) // ends with the error of the Close
+		if string(got) != want {
+			t.Errorf("the server sent\n%q, want\n%q", got, want)
+		}
+	})
+}
+
+// TestAcceptTwice: two requests that arrive together wake two callers of Accept.
+func TestAcceptTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		accepted := make(chan uint32, 2)
+		srv := h2test.StartInMemory(func(c *h2test.Conn) {
+			for range 2 {
+				go func() {
+					if s, err := c.Accept(); err == nil {
+						accepted <- s.ID
+					}
+				}()
+			}
+			<-c.Done()
+		})
+		defer srv.Close()
+		conn, err := dialTLS(t, srv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		sent := preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" +
+			"\x00\x00\x01\x01\x05\x00\x00\x00\x01\x82" + "\x00\x00\x01\x01\x05\x00\x00\x00\x03\x82"
+		if _, err := io.WriteString(conn, sent); err != nil {
+			t.Fatal(err)
+		}
+		if a, b := <-accepted, <-accepted; a+b != 4 {
+			t.Errorf("accepted streams %d and %d, want 1 and 3", a, b)
+		}
+	})
+}
+
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
 // TestMalformedClient: a client that does not speak HTTP/2 is dropped.
 func TestMalformedClient(t *testing.T) {
-	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	for name, sent := range map[string]string{
-		"preface":                   "GET / HTTP/1.1\r\nHost: server.test\r\n\r\n",
-		"frame too long":            preface + "\xff\xff\xff\x00\x00\x00\x00\x00\x01",
-		"data before a header":      preface + "\x00\x00\x01\x00\x00\x00\x00\x00\x01a",
-		"reset before a header":     preface + "\x00\x00\x04\x03\x00\x00\x00\x00\x01\x00\x00\x00\x08",
-		"malformed header":          preface + "\x00\x00\x01\x01\x05\x00\x00\x00\x01\x80",
-		"another frame in a header": preface + "\x00\x00\x01\x01\x01\x00\x00\x00\x01\x82\x00\x00\x00\x04\x01\x00\x00\x00\x00",
+		"preface":                               "GET / HTTP/1.1\r\nHost: server.test\r\n\r\n",
+		"frame too long":                        preface + "\xff\xff\xff\x00\x00\x00\x00\x00\x01",
+		"data before a header":                  preface + "\x00\x00\x01\x00\x00\x00\x00\x00\x01a",
+		"reset before a header":                 preface + "\x00\x00\x04\x03\x00\x00\x00\x00\x01\x00\x00\x00\x08",
+		"malformed header":                      preface + "\x00\x00\x01\x01\x05\x00\x00\x00\x01\x80",
+		"header that goes on on another stream": preface + "\x00\x00\x01\x01\x01\x00\x00\x00\x01\x82\x00\x00\x01\x09\x04\x00\x00\x00\x03\x84",
+		"another frame in a header":             preface + "\x00\x00\x01\x01\x01\x00\x00\x00\x01\x82\x00\x00\x00\x04\x01\x00\x00\x00\x00",
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

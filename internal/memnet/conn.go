@@ -192,20 +192,17 @@ func (s *stream) close(readErr, writeErr error) {
 	if s.writeErr == nil || writeErr == net.ErrClosed {
 		s.writeErr = writeErr
 	}
-	if readErr == net.ErrClosed {
-		s.readDeadline.stop()
-	}
-	if writeErr == net.ErrClosed {
-		s.writeDeadline.stop()
-	}
 	s.change.Broadcast()
 }
 
 func (s *stream) setDeadline(d *deadline, t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d.stop()
+	d.set++
 	d.passed = false
+	if d.timer != nil {
+		d.timer.Stop()
+	}
 	if t.IsZero() {
 		return
 	}
@@ -224,12 +221,4 @@ func (s *stream) setDeadline(d *deadline, t time.Time) {
 			s.change.Broadcast()
 		}
 	})
-}
-
-func (d *deadline) stop() {
-	d.set++
-	if d.timer != nil {
-		d.timer.Stop()
-		d.timer = nil
-	}
 }

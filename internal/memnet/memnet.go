@@ -43,11 +43,6 @@ func Listen() *Listener {
 // [net.ErrClosed].
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
-	case <-l.closed: // first: a dial that waits as well must not win
-		return nil, &net.OpError{Op: "accept", Net: Network, Addr: l.Addr(), Err: net.ErrClosed}
-	default:
-	}
-	select {
 	case c := <-l.conns:
 		return c, nil
 	case <-l.closed:

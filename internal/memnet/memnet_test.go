@@ -24,6 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // errs reports which of the errors that matter err is.
 func errs(err error) string {
 	var op *net.OpError
+	var call *os.SyscallError
 	switch {
 	case err == nil:
 		return "nil"
@@ -33,14 +34,16 @@ func errs(err error) string {
 		return "no *net.OpError: " + err.Error()
 	case errors.Is(err, net.ErrClosed):
 		return "closed"
+	case errors.Is(err, os.ErrDeadlineExceeded) && op.Timeout():
+		return "timeout"
+	case !errors.As(err, &call):
+		return "no *os.SyscallError: " + err.Error()
 	case errors.Is(err, syscall.ECONNRESET):
 		return "reset"
 	case errors.Is(err, syscall.EPIPE):
 		return "broken pipe"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused"
-	case errors.Is(err, os.ErrDeadlineExceeded) && op.Timeout():
-		return "timeout"
 	}
 	return err.Error()
 }
