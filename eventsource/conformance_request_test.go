@@ -221,7 +221,7 @@ func TestContentType(t *testing.T) {
 		{lines("text/event-stream; charset"), true},
 		{lines("text/event-stream; =;;= ; \"a"), true},
 		{lines(`text/event-stream; a="x;y,z"`), true},
-		{lines(`text/event-stream; a="\",text/html"`), true},
+		{lines(`text/event-stream; a="\",text/html;"`), true},
 		{lines(`text/event-stream; a="\\",text/html`), false},
 		{lines("text/html", "text/event-stream"), true},
 		{lines("text/event-stream", "text/html"), false},

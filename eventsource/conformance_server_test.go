@@ -39,7 +39,7 @@ type wireServer struct {
 	changed  *sync.Cond
 	version  int // of what follows
 	requests []wireRequest
-	conns    map[net.Conn]bool
+	conns    map[net.Conn]bool // whether they are between two requests
 	timers   []clock.Timer
 	closed   bool
 
@@ -105,7 +105,6 @@ func newWireServer(t *testing.T, answer func(n int, req wireRequest) wireAnswer)
 			if err != nil {
 				return
 			}
-			s.change(func() { s.conns[conn] = true })
 			s.done.Go(func() {
 				s.serve(conn)
 				conn.Close()
@@ -136,6 +135,11 @@ func (s *wireServer) close() {
 		for _, timer := range s.timers {
 			timer.Stop()
 		}
+		for conn, idle := range s.conns {
+			if idle {
+				conn.Close() // the client may be about to give it back
+			}
+		}
 	})
 	gone := make(chan struct{})
 	go func() {
@@ -158,6 +162,11 @@ func (s *wireServer) close() {
 func (s *wireServer) serve(conn net.Conn) {
 	r := bufio.NewReader(conn)
 	for {
+		over := false
+		s.change(func() { s.conns[conn], over = true, s.closed })
+		if over {
+			return
+		}
 		req, err := readWireRequest(r)
 		if err != nil {
 			return
@@ -167,6 +176,7 @@ func (s *wireServer) serve(conn net.Conn) {
 		s.change(func() {
 			n = len(s.requests)
 			s.requests = append(s.requests, req)
+			s.conns[conn] = false
 			s.waiting, s.headSent, s.sent = false, false, 0
 		})
 		s.turn.Lock()
