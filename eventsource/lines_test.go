@@ -315,7 +315,6 @@ func TestWorkIsLinear(t *testing.T) {
 				"in reads of 7":       {7},
 				"in reads of 512":     {eventsource.SmallBuffer},
 				"in reads of 1448, 1": {1448, 1},
-				"in reads of 600, 3":  {600, 3},
 			} {
 				d := eventsource.NewDecoder(&cyclic{rest: input, sizes: sizes})
 				if strings.HasSuffix(name, "at the limit") {
