@@ -39,10 +39,10 @@ const (
 //	0      keptStart     start                                len    cap
 //	              keptEnd
 //
-// The kept bytes are a view of the line they came in on for as long as one line is
-// all there is; those of later lines are moved down to them (keep). So the data of
-// an event is never copied out of the buffer, nor is it copied at all if it came on
-// one line and in one read.
+// The kept bytes stay where they came in for as long as they are of one line (keep);
+// those of later lines are moved down to them (keepToo). So the data of an event is
+// never copied out of the buffer, and not moved at all if it came on one line and in
+// one read.
 //
 // Invariants:
 //   - 0 ≤ keptStart ≤ keptEnd ≤ start ≤ searched ≤ len(buf)
@@ -162,7 +162,8 @@ func (l *lineReader) kept() []byte { return l.buf[l.keptStart:l.keptEnd:l.keptEn
 // buffer not more than half of its size, and once after each switch to a large one;
 // down in the same buffer when that wins as much room as it moves bytes, or when
 // the buffer is the largest there may be, where the kept bytes and any line are moved
-// once and win at least busyBuffer; up into a buffer that is twice as large, or the largest.
+// once and win at least busyBuffer; up into a buffer that is twice as large, or the
+// largest.
 func (l *lineReader) room() (rest bool) {
 	live := l.keptEnd - l.keptStart + len(l.buf) - l.start
 	size := cap(l.buf)
@@ -170,9 +171,9 @@ func (l *lineReader) room() (rest bool) {
 	switch {
 	case size == 0:
 		l.buf = make([]byte, 0, smallBuffer)
-	case !l.filled && size > smallBuffer && live <= smallBuffer/2:
-		// The server seems to have said all that it has to say for now: wait in the
-		// small buffer.
+	case size > smallBuffer && live <= smallBuffer/2 && (!l.filled || size > busyBuffer):
+		// The server seems to have said all that it has to say for now, or at least a
+		// large event is over: wait in the small buffer.
 		small := l.small
 		l.small, l.large = nil, nil
 		l.move(small)

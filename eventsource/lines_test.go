@@ -118,6 +118,7 @@ func TestAtRest(t *testing.T) {
 		{"after an event of 10 KB", "data: " + large(10_000) + "\n\n", 4096},
 		{"after an event of 1 MB", "data: " + large(1_000_000) + "\n\n", 1448},
 		{"after an event of 1 MB in large reads", "data: " + large(1_000_000) + "\n\n", 1 << 20},
+		{"after an event of 1 MB that ends with a full read", "data: " + large(62*eventsource.BusyBuffer-8) + "\n\n", 1 << 20},
 		{"after large events", strings.Repeat("data: "+large(200_000)+"\n\n", 5), 1448},
 		{"after a large event of many lines", strings.Repeat("data: "+large(100)+"\n", 1000) + "\n", 1448},
 		{"inside a small event after a large one", "data: " + large(1_000_000) + "\n\ndata: x\n", 1448},
