@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/textproto"
+	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/reprise-sse/reprise/policy"
@@ -118,21 +120,62 @@ type wrappedError struct {
 func (e *wrappedError) Error() string { return e.text }
 func (e *wrappedError) Unwrap() error { return e.err }
 
+// wrapError is for errors of net/http, and of what the caller plugged into it.
 func wrapError(doing string, err error) error {
 	return &wrappedError{errorPrefix + doing + ": " + redact(err), err}
 }
 
-// redact returns the text of an error of net/http, or of what the caller plugged
-// into it, without header values and without the user info, query and fragment of
-// URLs.
+// wrapOwnError is for errors of the caller's own functions, whose quotations are
+// the caller's too.
+func wrapOwnError(doing string, err error) error {
+	return &wrappedError{errorPrefix + doing + ": " + redactQuotes(unprefixed(err), true), err}
+}
+
+// redact returns the text of an error of net/http without header values and
+// without the user info, query and fragment of URLs. What came from the peer such a
+// text has in quotes, so of those it keeps none.
 func redact(err error) string {
 	text := unprefixed(err)
-	if pe := (textproto.ProtocolError)(""); errors.As(err, &pe) {
-		return "the header of the response is malformed" // the text quotes a line of it
+	if pe := textproto.ProtocolError(""); errors.As(err, &pe) {
+		return "the header of the response is malformed" // the text has a line of it, not in quotes
 	}
 	if strings.HasPrefix(text, "failed to parse Location header") {
 		return "the Location of the redirect is not a valid URL"
 	}
+	return redactQuotes(text, false)
+}
+
+// redactQuotes redacts the URLs of text. Of what stands in quotes, URLs stay in
+// that form, and what is none only if keep is set.
+func redactQuotes(text string, keep bool) string {
+	var b strings.Builder
+	for {
+		quote := strings.IndexByte(text, '"')
+		if quote < 0 {
+			return b.String() + redactURLs(text)
+		}
+		b.WriteString(redactURLs(text[:quote]))
+		text = text[quote:]
+		quoted, err := strconv.QuotedPrefix(text)
+		if err != nil {
+			quoted = text // no end to it
+		}
+		text = text[len(quoted):]
+		content, err := strconv.Unquote(quoted)
+		u, urlErr := url.Parse(content)
+		switch {
+		case err == nil && urlErr == nil && u.Host != "":
+			b.WriteString(strconv.Quote(redactedURL(u)))
+		case keep && !strings.Contains(quoted, "://"):
+			b.WriteString(quoted)
+		default:
+			b.WriteString("…")
+		}
+	}
+}
+
+// redactURLs redacts the URLs of a text that has no quotes.
+func redactURLs(text string) string {
 	var b strings.Builder
 	for {
 		before, after, found := strings.Cut(text, "://")
@@ -141,7 +184,7 @@ func redact(err error) string {
 			return b.String()
 		}
 		b.WriteString("://")
-		end := strings.IndexFunc(after, func(r rune) bool { return r <= ' ' || strings.ContainsRune("\"'<>`", r) })
+		end := strings.IndexFunc(after, func(r rune) bool { return r <= ' ' || strings.ContainsRune("'<>`", r) })
 		if end < 0 {
 			end = len(after)
 		}

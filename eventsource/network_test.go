@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -107,9 +108,12 @@ func TestTransports(t *testing.T) {
 	}
 }
 
-// unstarted returns a server that does not log the handlers it breaks off.
+// discarded is for servers whose responses break off on purpose.
+var discarded = log.New(io.Discard, "", 0)
+
 func unstarted(t *testing.T, handler http.Handler) *httptest.Server {
 	srv := httptest.NewUnstartedServer(handler)
+	srv.Config.ErrorLog = discarded
 	t.Cleanup(srv.Close)
 	return srv
 }
@@ -157,6 +161,7 @@ func reachProxy(t *testing.T, reach func(*testing.T, http.Handler) (string, *htt
 	proxy := unstarted(t, &httpProxy{forward: &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetXForwarded() },
 		Transport: client.Transport,
+		ErrorLog:  discarded,
 	}})
 	proxy.Start()
 	proxyURL, err := url.Parse(proxy.URL)
@@ -179,6 +184,7 @@ func reachReverseProxy(t *testing.T, feed http.Handler) (string, *http.Client) {
 	return reachHTTP1(t, &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(targetURL) },
 		Transport: client.Transport,
+		ErrorLog:  discarded,
 	})
 }
 

@@ -80,7 +80,7 @@ func (a *attempt) newRequest() (*http.Request, error) {
 	}
 	if s.client.Prepare != nil {
 		if err := s.client.Prepare(req); err != nil {
-			return nil, wrapError("preparing the request", err)
+			return nil, wrapOwnError("preparing the request", err)
 		}
 	}
 	if body == nil && req.Body == nil && hasBody(s.request) {
@@ -123,7 +123,8 @@ func (s *Stream) attemptBody() (*requestBody, error) {
 	case s.request.GetBody != nil:
 		body, err := s.request.GetBody()
 		if err != nil {
-			return nil, fmt.Errorf("%w: GetBody: %w", ErrNotReplayable, err)
+			own := wrapOwnError(unprefixed(ErrNotReplayable)+": GetBody", err)
+			return nil, &wrappedError{own.Error(), errors.Join(ErrNotReplayable, err)}
 		}
 		return &requestBody{ReadCloser: body}, nil
 	case s.bodySent:
@@ -236,7 +237,7 @@ func isToken(s string) bool {
 func requestError(req *http.Request, err error) error {
 	target := req.URL
 	if ue := (*url.Error)(nil); errors.As(err, &ue) {
-		if u, perr := url.Parse(ue.URL); perr == nil {
+		if u, perr := url.Parse(ue.URL); perr == nil && u.Host != "" {
 			target = u // where redirects had led
 		}
 		err = ue.Err
