@@ -370,6 +370,36 @@ func TestRedirects(t *testing.T) {
 			t.Errorf("a 204: %d requests, %v", len(run.Requests), run.End)
 		}
 	})
+	t.Run("to another host", func(t *testing.T) {
+		own := func(req *http.Request) {
+			for _, name := range []string{"Authorization", "Cookie", "X-Api-Key", "Accept"} {
+				req.Header.Set(name, "own")
+			}
+			req.Header.Set("Last-Event-ID", "7")
+		}
+		for _, tt := range []struct {
+			location string
+			own      bool
+		}{{origin1 + "/a", true}, {origin1 + ":8080/a", true}, {origin2 + "/a", false}} {
+			run := runWire(t, eventsource.Client{Policy: policy.Never}, own, redirect(307, tt.location), eventStream("data: x\n\n"))
+			if len(run.Requests) != 2 || !slices.Equal(run.Data, []string{"x"}) {
+				t.Errorf("%s: %d requests, %q", tt.location, len(run.Requests), run.Data)
+				continue
+			}
+			want := map[string][]string{"Accept": {"own"}, "Last-Event-ID": {"7"}, "Cache-Control": {"no-cache"}}
+			for _, name := range []string{"Authorization", "Cookie", "X-Api-Key"} {
+				want[name] = nil
+				if tt.own {
+					want[name] = []string{"own"}
+				}
+			}
+			for name, lines := range want {
+				if got := run.Requests[1].lines(name); !slices.Equal(got, lines) {
+					t.Errorf("%s: %s is %q, want %q", tt.location, name, got, lines)
+				}
+			}
+		}
+	})
 	t.Run("to another scheme", func(t *testing.T) {
 		for _, location := range []string{"ftp://origin1.test/", "about:blank", "data:text/event-stream,data:x"} {
 			run := runWire(t, eventsource.Client{Policy: policy.Never}, nil, redirect(302, location))
