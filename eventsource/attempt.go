@@ -119,7 +119,7 @@ func (a *attempt) open() io.Reader {
 		return nil
 	}
 	if err := a.ctx.Err(); err != nil {
-		a.facts.Kind, a.facts.Err = policy.Failed, err // ConnectTimeout passed as the headers came
+		a.facts.Kind, a.facts.Err = policy.Failed, err // interrupted as the headers came
 		return nil
 	}
 	a.facts.Open = a.stream.client.Clock.Now()
@@ -171,16 +171,22 @@ func (a *attempt) connect() (*http.Response, error) {
 	timeout := connectTimeout(s.client.ConnectTimeout, client.Timeout)
 	client.Timeout = 0 // it would bound the body too
 	client.CheckRedirect = checkRedirect(client.CheckRedirect)
+	var timer clock.Timer
+	timedOut := &interruption{policy.Failed, &timeoutError{timeout}}
 	if timeout > 0 {
-		timer := s.client.Clock.AfterFunc(timeout, func() {
-			a.cancel(&interruption{policy.Failed, &timeoutError{timeout}})
-		})
-		defer timer.Stop()
+		timer = s.client.Clock.AfterFunc(timeout, func() { a.cancel(timedOut) })
+		defer timer.Stop() // in case that something of the caller's panics
 	}
 	a.handOver(req)
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, requestError(req, err)
+	}
+	if timer != nil && !timer.Stop() {
+		// It is cancelling the attempt at this moment.
+		a.cancel(timedOut)
+		resp.Body.Close()
+		return nil, timedOut.err
 	}
 	return resp, nil
 }
@@ -219,7 +225,7 @@ func (a *attempt) decode(source io.Reader) {
 // read yields the events of source until it ends or the loop is left.
 func (a *attempt) read(source io.Reader, yield func(Event, error) bool) (left bool) {
 	a.decode(source)
-	for {
+	for a.parent.Err() == nil {
 		resume := a.stream.decoder.LastEventID()
 		event, err := a.stream.decoder.Next()
 		if err != nil {
@@ -242,6 +248,7 @@ func (a *attempt) read(source io.Reader, yield func(Event, error) bool) (left bo
 			return true
 		}
 	}
+	return false
 }
 
 func endOfRead(err error) (policy.Kind, error) {
