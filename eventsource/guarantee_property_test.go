@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,13 +25,16 @@ var (
 // leastOfAKind is how often each policy.Kind must occur in 10,000 runs.
 const leastOfAKind = 100
 
-// A property is what a guarantee says of any scenario.
+// A property is what a guarantee says of any scenario, or of several at once.
 type property struct {
-	// profile is what the random scenarios are like.
+	// profile is what the random scenarios are like, and streams how many there
+	// are at once; 0 means one.
 	profile scenario.Profile
+	streams int
 
-	// play runs a scenario, perhaps in several ways; nil means once and as it is.
-	play func(*testing.T, scenario.Scenario) []*scenario.Record
+	// play runs the scenarios, perhaps in several ways; nil means once and as they
+	// are.
+	play func(*testing.T, []scenario.Scenario) []*scenario.Record
 
 	// check complains of what it finds in the records.
 	check func([]*scenario.Record, *complaints)
@@ -41,12 +45,13 @@ type complaints []string
 
 func (c *complaints) add(format string, args ...any) { *c = append(*c, fmt.Sprintf(format, args...)) }
 
-func (p property) run(t *testing.T, s scenario.Scenario) ([]*scenario.Record, complaints) {
-	play := p.play
-	if play == nil {
-		play = func(t *testing.T, s scenario.Scenario) []*scenario.Record { return scenario.Play(t, s) }
+func (p property) run(t *testing.T, scenarios ...scenario.Scenario) ([]*scenario.Record, complaints) {
+	var records []*scenario.Record
+	if p.play != nil {
+		records = p.play(t, scenarios)
+	} else {
+		records = scenario.Play(t, scenarios...)
 	}
-	records := play(t, s)
 	var c complaints
 	for _, r := range records {
 		switch {
@@ -76,10 +81,14 @@ func (p property) holds(t *testing.T) {
 	kinds := make(map[policy.Kind]int)
 	attempts := 0
 	for i := range *propertyRuns {
-		s := scenario.Generate(rand.New(rand.NewPCG(seed, uint64(i))), p.profile)
-		records, broken := p.run(t, s)
+		rng := rand.New(rand.NewPCG(seed, uint64(i)))
+		scenarios := make([]scenario.Scenario, max(p.streams, 1))
+		for n := range scenarios {
+			scenarios[n] = scenario.Generate(rng, p.profile)
+		}
+		records, broken := p.run(t, scenarios...)
 		if len(broken) > 0 {
-			t.Fatal(p.report(t, seed, i, s))
+			t.Fatalf("seed %d, run %d: %s", seed, i, p.report(t, scenarios))
 		}
 		for kind, n := range records[0].Kinds() {
 			kinds[kind] += n
@@ -94,25 +103,34 @@ func (p property) holds(t *testing.T) {
 	}
 }
 
-// report makes a scenario that breaks the property as small as it gets.
-func (p property) report(t *testing.T, seed uint64, number int, s scenario.Scenario) string {
+// report makes scenarios that break the property as small as they get.
+func (p property) report(t *testing.T, scenarios []scenario.Scenario) string {
 	var records []*scenario.Record
 	var broken complaints
-	fails := func(s scenario.Scenario) bool {
+	fails := func(scenarios []scenario.Scenario) bool {
 		for range 3 { // it may be a race
-			if r, c := p.run(t, s); len(c) > 0 {
+			if r, c := p.run(t, scenarios...); len(c) > 0 {
 				records, broken = r, c
 				return true
 			}
 		}
 		return false
 	}
-	if !fails(s) {
-		return fmt.Sprintf("seed %d, run %d: broken once, and not again in three runs; run with -reprise.seed:\n%#v", seed, number, s)
+	if !fails(scenarios) {
+		return fmt.Sprintf("it was broken once, and not again in three runs:\n%#v", scenarios)
 	}
-	small := scenario.Shrink(s, 1000, fails)
+	for n := range scenarios {
+		scenarios[n] = scenario.Shrink(scenarios[n], 400, func(s scenario.Scenario) bool {
+			smaller := slices.Clone(scenarios)
+			smaller[n] = s
+			return fails(smaller)
+		})
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, run %d:\n%s\n\nThe scenario, made smaller, for the table of cases:\n\n%#v\n", seed, number, strings.Join(broken, "\n"), small)
+	fmt.Fprintf(&b, "%s\n\nMade smaller, for the table of cases:\n", strings.Join(broken, "\n"))
+	for _, s := range scenarios {
+		fmt.Fprintf(&b, "\n%#v\n", s)
+	}
 	for _, r := range records {
 		fmt.Fprintf(&b, "\nWhat happened:\n%s", r.Text())
 	}
@@ -132,7 +150,7 @@ func (p property) holdsIn(t *testing.T, cases []scenarioCase) {
 	t.Helper()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			records, broken := p.run(t, c.scenario)
+			records, broken := p.run(t, slices.Repeat([]scenario.Scenario{c.scenario}, max(p.streams, 1))...)
 			for _, text := range broken {
 				t.Error(text)
 			}

@@ -207,7 +207,7 @@ func (g *generator) flood() []Piece {
 	const n = 4 * MaxEventSize
 	times := pick(g, MaxEventSize/2, n, n, 4*n)
 	if g.Hostile {
-		times = pick(g, n, 64*n)
+		times = pick(g, n, n, 24*n)
 	}
 	switch g.IntN(8) {
 	case 0, 1, 2:

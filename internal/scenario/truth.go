@@ -93,7 +93,8 @@ func (a Answer) streams() bool {
 // MaxEventSize.
 func cutTooLarge(input []byte) (rest []byte, cut bool) {
 	collected := 0
-	for start := 0; start < len(input); {
+	start := len(input) - len(bytes.TrimPrefix(input, []byte("\ufeff")))
+	for start < len(input) {
 		end := bytes.IndexAny(input[start:], "\r\n")
 		if end < 0 {
 			end = len(input) - start
