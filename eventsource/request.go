@@ -191,6 +191,8 @@ func sendable(req *http.Request) error {
 	switch {
 	case req.URL == nil:
 		return &unsendableError{what: "it has no URL"}
+	case req.URL.Scheme == "":
+		return &unsendableError{what: "the URL has no scheme; it must begin with http:// or https://"}
 	case req.URL.Scheme != "http" && req.URL.Scheme != "https":
 		return &unsendableError{what: fmt.Sprintf("the URL's scheme is %q, not http or https", req.URL.Scheme)}
 	case req.URL.Host == "":
