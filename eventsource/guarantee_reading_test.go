@@ -189,7 +189,7 @@ func (b *endlessBody) Read(p []byte) (int, error) {
 		n += copy(p[n:], b.text[(b.sent+n)%len(b.text):])
 	}
 	if (b.sent+n)>>20 != b.sent>>20 {
-		*b.peak = max(*b.peak, heapInUse())
+		*b.peak = max(*b.peak, b.measure())
 	}
 	b.sent += n
 	b.left -= n
@@ -201,7 +201,8 @@ func (b *endlessBody) Close() error {
 	return nil
 }
 
-func heapInUse() uint64 {
+// measure returns the size of the heap.
+func (*endlessBody) measure() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -224,7 +225,7 @@ func TestG10HeapStaysSmall(t *testing.T) {
 		{"characters that are not UTF-8", "data: " + strings.Repeat("\xff", limit/4) + "\n\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			before := heapInUse()
+			before := (*endlessBody)(nil).measure()
 			peak := before
 			transport := roundTripperFunc(func(req *http.Request) (*http.Response, error) {
 				resp := response(200, "text/event-stream", &endlessBody{text: tt.text, left: 16 << 20, peak: &peak})

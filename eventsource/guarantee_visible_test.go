@@ -213,9 +213,13 @@ func TestG12EverythingVisible(t *testing.T) {
 			name: "every kind of end",
 			scenario: scenario.Scenario{
 				Server: []scenario.Answer{
-					answerRefused, answerUnavailable("7"), {Failure: scenario.Unprepared}, {Failure: scenario.NeverAnswers}, answerMessage,
+					answerRefused, answerUnavailable("7"),
+					{Failure: scenario.Unprepared},
+					{Failure: scenario.NeverAnswers},
+					answerMessage,
 					answerStream("data: half"), cutAnswer(answerMessage), answerSilent, answerSilent, answerSilent,
-					{Body: []scenario.Piece{{Text: "x", Times: 1000}}}, {Type: "text/html; token=" + scenario.Secret},
+					{Body: []scenario.Piece{{Text: "x", Times: 1000}}},
+					{Type: "text/html; token=" + scenario.Secret},
 				},
 				Policy: scenario.Policy{Script: []scenario.Decision{
 					{}, {}, {}, {}, {}, {}, {}, {Within: scenario.Ptr(time.Second)}, {}, {}, {},
