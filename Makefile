@@ -1,11 +1,14 @@
 # Targets for people and for CI. `make` alone lists them.
 #
-# make demo needs Go; make test a C compiler besides, for the race detector. The
-# tools of make lint and make vuln are installed into .tools, at the versions below.
+# make demo needs Go; make test a C compiler besides, for the race detector, and make
+# conformance npm. The tools of make lint, make vuln and make conformance are
+# installed into .tools, at the versions below.
 
 GOFUMPT_VERSION     := v0.12.0
 STATICCHECK_VERSION := v0.8.2
 GOVULNCHECK_VERSION := v1.9.0
+CONFORMANCE_VERSION := 0.1.16
+NODE_VERSION        := 22.23.3
 
 GO ?= go
 
@@ -13,11 +16,14 @@ GO ?= go
 FUZZTIME ?= 30s
 # The property tests make 10,000 runs each: give them time on a small machine.
 TESTTIMEOUT ?= 15m
+# How often make conformance runs the scenario about timing.
+CONFORMANCE_RUNS ?= 10
 
 TOOLS       := $(CURDIR)/.tools
 GOFUMPT     := $(TOOLS)/gofumpt-$(GOFUMPT_VERSION)/gofumpt
 STATICCHECK := $(TOOLS)/staticcheck-$(STATICCHECK_VERSION)/staticcheck
 GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
+CONFORMANCE := $(TOOLS)/conformance-$(CONFORMANCE_VERSION)-node-$(NODE_VERSION)
 
 # What others wrote, and some of it has Go files, is not ours to format.
 SOURCES = $(shell find . -name '*.go' -not -path '*/.*/*' -not -path '*/node_modules/*')
@@ -31,7 +37,7 @@ in_modules = @set -eu; for module in $(MODULES); do \
 	if [ $(words $(MODULES)) -gt 1 ]; then echo "== $$module"; fi; \
 	(cd "$$module" && $(1)); done
 
-.PHONY: help demo build test lint fmt fuzz fuzz-short bench vuln examples ci clean
+.PHONY: help demo build test lint fmt fuzz fuzz-short bench vuln examples conformance ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +87,9 @@ examples: ## build the examples, run the documented ones and the demo
 	$(call in_modules,$(GO) build ./... && $(GO) test -run '^Example' ./...)
 	@$(MAKE) --no-print-directory demo
 
+conformance: $(CONFORMANCE)/node_modules ## run MCP's conformance suite with the transport of examples/mcp
+	@./examples/mcp/conformance.sh $(CONFORMANCE) $(CONFORMANCE_RUNS)
+
 ci: lint test fuzz-short examples ## everything that a change must pass
 
 clean: ## remove installed tools
@@ -95,3 +104,9 @@ $(STATICCHECK):
 
 $(GOVULNCHECK):
 	GOBIN=$(@D) $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+
+# The suite runs on a Node that few systems have, so npm brings that too.
+$(CONFORMANCE)/node_modules:
+	npm install --no-audit --no-fund --prefix $(CONFORMANCE) \
+		node@$(NODE_VERSION) @modelcontextprotocol/conformance@$(CONFORMANCE_VERSION) || \
+		{ rm -rf $(CONFORMANCE); exit 1; } # half an installation would pass for one

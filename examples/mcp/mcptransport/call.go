@@ -1,7 +1,6 @@
 package mcptransport
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,7 @@ import (
 // A call waits for its answer.
 type call struct {
 	request *jsonrpc.Request
+	post    *http.Request           // that sends it, before it is prepared
 	version string                  // of the protocol, for this call
 	ctx     context.Context         // of the POST and of the stream that answers it
 	end     context.CancelCauseFunc // ends both
@@ -39,7 +39,12 @@ func (c *connection) call(ctx context.Context, req *jsonrpc.Request) {
 	c.calls[req.ID] = w
 	c.mu.Unlock()
 
-	resp, err := c.post(w.ctx, req, w.version)
+	var resp *http.Response
+	post, err := c.newPOST(w.ctx, req, w.version)
+	if err == nil {
+		w.post = post
+		resp, err = c.send(post)
+	}
 	if err == nil && accepted(resp) {
 		if req.Method == methodInitialize {
 			c.mu.Lock()
@@ -80,8 +85,7 @@ func (w *call) subscribes() bool {
 // the kinds of streams differ is in the switch, and nowhere else.
 func (c *connection) follow(w *call, resp *http.Response) {
 	var (
-		next   *http.Request // what follows resp when it breaks off
-		err    error
+		next   *http.Request  // what follows resp when it breaks off
 		answer = w.request.ID // the ID that the answer will have
 		client = c.streams
 		moved  = func(string) {}
@@ -89,24 +93,18 @@ func (c *connection) follow(w *call, resp *http.Response) {
 	switch {
 	case resumable(w.version):
 		client.Policy = c.policy(w.version, Call)
-		next, err = c.newGET(w.ctx)
+		next = c.newGET(w.ctx, "")
 		moved = func(id string) { c.moved(w.request.ID, id) }
 	case w.subscribes():
 		client.Policy = func() policy.Reconnector { return forgetful{c.policy(w.version, Listen)()} }
 		client.Prepare = c.renew(w, &answer)
-		if next, err = c.newPOST(w.ctx, w.request, w.version); err == nil {
-			// Since Prepare makes every attempt a call of its own, it may be sent
-			// again. An empty key is how net/http is told so; it is not sent.
-			next.Header["Idempotency-Key"] = []string{}
-		}
+		next = w.post.Clone(w.ctx)
+		// Since Prepare makes every attempt a call of its own, it may be sent
+		// again. An empty key is how net/http is told so; it is not sent.
+		next.Header["Idempotency-Key"] = []string{}
 	default:
 		client.Policy = c.policy(w.version, Call)
 		client.IdleTimeout = 0 // to close the stream is to cancel the call
-	}
-	if err != nil {
-		resp.Body.Close()
-		c.fail(w, err)
-		return
 	}
 	for msg, err := range c.messages(client.Adopt(resp, next), &answer, moved) {
 		switch msg := msg.(type) {
@@ -130,18 +128,11 @@ func (c *connection) renew(w *call, answer *jsonrpc.ID) func(*http.Request) erro
 	made := 1 // the caller's own
 	return func(req *http.Request) error {
 		made++
-		id, err := jsonrpc.MakeID(fmt.Sprintf("%v/%d", w.request.ID.Raw(), made))
+		*answer, _ = jsonrpc.MakeID(fmt.Sprintf("%v/%d", w.request.ID.Raw(), made))
+		err := setBody(req, &jsonrpc.Request{ID: *answer, Method: w.request.Method, Params: w.request.Params})
 		if err != nil {
 			return err
 		}
-		data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{ID: id, Method: w.request.Method, Params: w.request.Params})
-		if err != nil {
-			return err
-		}
-		*answer = id
-		req.ContentLength = int64(len(data))
-		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
-		req.Body, _ = req.GetBody()
 		return c.prepare(req)
 	}
 }

@@ -30,6 +30,7 @@ const closeTimeout = 5 * time.Second
 // under a context that ends with ctx; they meet in incoming, and in what mu guards.
 type connection struct {
 	transport Transport
+	endpoint  *http.Request      // cloned for each request
 	http      http.Client        // for what is no stream
 	streams   eventsource.Client // the settings of every stream, without a policy
 	incoming  chan jsonrpc.Message
@@ -103,7 +104,11 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 func (c *connection) notify(ctx context.Context, msg jsonrpc.Message) error {
 	ctx, cancel := c.within(ctx)
 	defer cancel(nil)
-	resp, err := c.post(ctx, msg, c.protocolVersion())
+	req, err := c.newPOST(ctx, msg, c.protocolVersion())
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, errRejected)
+	}
+	resp, err := c.send(req)
 	if err == nil && !accepted(resp) {
 		err = c.explain(c.refusal(resp))
 	}
@@ -114,7 +119,7 @@ func (c *connection) notify(ctx context.Context, msg jsonrpc.Message) error {
 		return fmt.Errorf("%w: %w", err, errRejected)
 	}
 	resp.Body.Close()
-	if req, ok := msg.(*jsonrpc.Request); ok && req.Method == methodInitialized {
+	if note, ok := msg.(*jsonrpc.Request); ok && note.Method == methodInitialized {
 		c.mu.Lock()
 		c.ready = true
 		c.mu.Unlock()
@@ -139,10 +144,8 @@ func (c *connection) Close() error {
 
 // leave ends the session at the server, which may refuse it.
 func (c *connection) leave() error {
-	req, err := http.NewRequestWithContext(context.WithoutCancel(c.ctx), http.MethodDelete, c.transport.Endpoint, nil)
-	if err != nil {
-		return err
-	}
+	req := c.endpoint.Clone(context.WithoutCancel(c.ctx))
+	req.Method = http.MethodDelete
 	if err := c.prepare(req); err != nil {
 		return fmt.Errorf("mcptransport: ending the session: %w", err)
 	}
@@ -181,9 +184,7 @@ func (c *connection) greeted(result json.RawMessage) {
 	var settled struct {
 		ProtocolVersion string `json:"protocolVersion"`
 	}
-	if json.Unmarshal(result, &settled) != nil {
-		return // the SDK will find the same
-	}
+	_ = json.Unmarshal(result, &settled) // what is wrong with it the SDK finds too
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.version = settled.ProtocolVersion

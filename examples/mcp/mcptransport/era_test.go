@@ -88,6 +88,33 @@ func TestNewEraACallIsMadeOnce(t *testing.T) {
 	}
 }
 
+// Proxies route by what a message is about.
+func TestNewEraHeadersNameTheMessage(t *testing.T) {
+	s := &server{}
+	playNew(t, s, func(c *client) {
+		for _, call := range [][2]string{
+			{"ping", `{"name":"n","uri":"u",` + meta + `}`},
+			{"prompts/get", `{"name":"n","uri":"u",` + meta + `}`},
+			{"resources/read", `{"name":"n","uri":"u",` + meta + `}`},
+			{"prompts/get", `{"name":{},` + meta + `}`},
+		} {
+			if o := c.begin(context.Background(), call[0], call[1])(); o.err != nil {
+				t.Error(o.err)
+			}
+		}
+		if err := c.notify("notifications/roots/list_changed", `{}`); err != nil {
+			t.Error(err)
+		}
+		var names []string
+		for _, r := range s.Requests() {
+			names = append(names, r.Header.Get("Mcp-Name"))
+		}
+		if diff := cmp.Diff([]string{"", "n", "u", "", ""}, names); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func TestNewEraACallIsAnswered(t *testing.T) {
 	s := &server{}
 	s.calls = [][]Step{{Comment("keep-alive"), M("", 1), s.R("")}, {Do(func(c *Conn) { c.Play(jsonAnswer(idOf(c.Request()), toolResult, nil)) })}}
@@ -361,6 +388,9 @@ func TestTheHandshakeReplacesTheVersion(t *testing.T) {
 
 func TestForVersion(t *testing.T) {
 	listen, call := mcptransport.Listen, mcptransport.Call
+	if got := fmt.Sprint(call, listen, mcptransport.Role(0)); got != "call listen unknown role" {
+		t.Errorf("the roles are %s", got)
+	}
 	lost := policy.Attempt{Number: 1, Kind: policy.Ended, Status: 200}
 	resume := lost
 	resume.LastEventID = "p1"

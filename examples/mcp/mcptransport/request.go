@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 
@@ -39,20 +40,21 @@ func (c *connection) prepare(req *http.Request) error {
 	return nil
 }
 
-// newGET returns the request that opens the standby stream, or resumes any
-// (Resumability, 2: always by GET).
-func (c *connection) newGET(ctx context.Context) (*http.Request, error) {
-	return http.NewRequestWithContext(ctx, http.MethodGet, c.transport.Endpoint, nil)
+// newGET returns the request that opens the standby stream with an empty
+// lastEventID, and resumes any stream with its own (Resumability, 2: always by GET).
+func (c *connection) newGET(ctx context.Context, lastEventID string) *http.Request {
+	req := c.endpoint.Clone(ctx)
+	if lastEventID != "" {
+		req.Header.Set("Last-Event-ID", lastEventID)
+	}
+	return req
 }
 
 // newPOST returns the request that sends msg under a protocol version.
 func (c *connection) newPOST(ctx context.Context, msg jsonrpc.Message, version string) (*http.Request, error) {
-	data, err := jsonrpc.EncodeMessage(msg)
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.transport.Endpoint, bytes.NewReader(data))
-	if err != nil {
+	req := c.endpoint.Clone(ctx)
+	req.Method = http.MethodPost
+	if err := setBody(req, msg); err != nil {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
@@ -71,12 +73,20 @@ func (c *connection) newPOST(ctx context.Context, msg jsonrpc.Message, version s
 	return req, nil
 }
 
-// post sends msg and returns the answer, whatever its status.
-func (c *connection) post(ctx context.Context, msg jsonrpc.Message, version string) (*http.Response, error) {
-	req, err := c.newPOST(ctx, msg, version)
+func setBody(req *http.Request, msg jsonrpc.Message) error {
+	data, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
-		return nil, fmt.Errorf("mcptransport: %w", err)
+		return fmt.Errorf("mcptransport: %w", err)
 	}
+	req.ContentLength = int64(len(data))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+	req.Body, err = req.GetBody()
+	return err
+}
+
+// send sends a POST and returns the answer, whatever its status.
+func (c *connection) send(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
 	if err := c.prepare(req); err != nil {
 		return nil, fmt.Errorf("mcptransport: preparing the request: %w", err)
 	}

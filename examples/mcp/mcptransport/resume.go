@@ -47,9 +47,7 @@ func (c *connection) moved(call jsonrpc.ID, lastEventID string) {
 // runs on the goroutine that ranges, which ends the stream by leaving the loop;
 // OnPosition and OnSkip are called there too. The sequence is single use.
 func (t *Transport) Resume(ctx context.Context, p Position) iter.Seq2[jsonrpc.Message, error] {
-	c := t.connect(ctx)
-	c.sessionID, c.version = p.SessionID, p.ProtocolVersion
-	req, err := c.newGET(ctx)
+	c, err := t.connect(ctx)
 	if err == nil && (p.LastEventID == "" || !resumable(p.ProtocolVersion)) {
 		err = policy.ErrNotResumable
 	}
@@ -58,8 +56,8 @@ func (t *Transport) Resume(ctx context.Context, p Position) iter.Seq2[jsonrpc.Me
 			yield(nil, fmt.Errorf("%w: %w", ErrLost, err))
 		}
 	}
-	req.Header.Set("Last-Event-ID", p.LastEventID)
+	c.sessionID, c.version = p.SessionID, p.ProtocolVersion
 	client := c.streams
 	client.Policy = c.policy(p.ProtocolVersion, Call)
-	return c.messages(client.Stream(req), &p.Call, func(id string) { c.moved(p.Call, id) })
+	return c.messages(client.Stream(c.newGET(ctx, p.LastEventID)), &p.Call, func(id string) { c.moved(p.Call, id) })
 }

@@ -523,10 +523,11 @@ func TestScript37RetryStaysWithItsStream(t *testing.T) {
 
 // The polling loop at 5 Hz again: IDs move, no message comes.
 func TestScript38PrimingOnlyIsPolledWithinTheBudget(t *testing.T) {
+	var polls atomic.Int32
 	s := &server{}
 	s.calls = [][]Step{{P("p0", 200*ms)}}
 	s.resumes = [][]Step{{Do(func(c *Conn) {
-		c.Play(P(fmt.Sprint("p", len(s.of("resume"))), 200*ms))
+		c.Play(P(fmt.Sprint("p", polls.Add(1)), 200*ms))
 	})}}
 	play(t, s, func(c *client) {
 		o := c.call()

@@ -64,15 +64,9 @@ func (c *connection) listen(s standby, onItsWay func()) {
 	ctx := httptrace.WithClientTrace(c.ctx, &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { onItsWay() },
 	})
-	req, err := c.newGET(ctx)
-	if err == nil {
-		if s.lastEventID != "" {
-			req.Header.Set("Last-Event-ID", s.lastEventID)
-		}
-		stream := client.Stream(req)
-		err = c.listenTo(stream)
-		s.lastEventID = stream.LastEventID()
-	}
+	stream := client.Stream(c.newGET(ctx, s.lastEventID))
+	err := c.listenTo(stream)
+	s.lastEventID = stream.LastEventID()
 	c.standbyEnded(s, err)
 }
 

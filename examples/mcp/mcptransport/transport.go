@@ -75,17 +75,24 @@ var _ mcp.Transport = (*Transport)(nil)
 
 // Connect returns a connection for one session. It sends nothing: the handshake is
 // the caller's first message. Only the values of ctx are used, so a connection
-// outlives the deadline for making it; it ends with Close.
+// outlives the deadline for making it; it ends with Close. The error is about the
+// Endpoint.
 func (t *Transport) Connect(ctx context.Context) (mcp.Connection, error) {
-	if t.Endpoint == "" {
-		return nil, errors.New("mcptransport: Transport.Endpoint is empty")
+	c, err := t.connect(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return t.connect(ctx), nil
+	return c, nil
 }
 
-func (t *Transport) connect(ctx context.Context) *connection {
+func (t *Transport) connect(ctx context.Context) (*connection, error) {
+	endpoint, err := http.NewRequest(http.MethodGet, t.Endpoint, nil)
+	if err != nil || endpoint.URL.Host == "" {
+		return nil, errors.New("mcptransport: Transport.Endpoint is not a valid URL") // which may hold secrets
+	}
 	c := &connection{
 		transport: *t,
+		endpoint:  endpoint,
 		incoming:  make(chan jsonrpc.Message),
 		calls:     make(map[jsonrpc.ID]*call),
 	}
@@ -102,7 +109,7 @@ func (t *Transport) connect(ctx context.Context) *connection {
 
 	c.streams = t.Client
 	c.streams.Prepare = c.prepare
-	return c
+	return c, nil
 }
 
 // sameHost follows redirects, unless one leads to another host, which must not

@@ -26,10 +26,58 @@ func jsonBody(status int, body string) Status {
 	return Status{Code: status, Header: http.Header{"Content-Type": {"application/json; charset=utf-8"}}, Body: body}
 }
 
-func TestConnectWithoutEndpoint(t *testing.T) {
-	if _, err := new(mcptransport.Transport).Connect(t.Context()); err == nil {
-		t.Error("no error")
+func TestConnectToNoURL(t *testing.T) {
+	for _, endpoint := range []string{"", "/mcp", "http://[SECRET", "http:// /?SECRET"} {
+		tr := &mcptransport.Transport{Endpoint: endpoint}
+		conn, err := tr.Connect(t.Context())
+		if conn != nil || err == nil || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("%q: got %v, %v; want an error without the URL", endpoint, conn, err)
+		}
+		for _, err := range tr.Resume(t.Context(), position("p1")) {
+			if !errors.Is(err, mcptransport.ErrLost) {
+				t.Errorf("%q: Resume gave %v, want ErrLost", endpoint, err)
+			}
+		}
 	}
+}
+
+// What cannot be sent fails alone.
+func TestAMessageThatCannotBeEncoded(t *testing.T) {
+	s := &server{}
+	play(t, s, func(c *client) {
+		if err := c.notify("notifications/progress", `{`); err == nil {
+			t.Error("no error")
+		}
+		if o := c.begin(context.Background(), "tools/call", `{`)(); o.err == nil {
+			t.Error("no error")
+		}
+		c.ping()
+	})
+}
+
+// Only messages of the default type are MCP's.
+func TestAnotherEventTypeIsSkipped(t *testing.T) {
+	s := &server{}
+	s.calls = [][]Step{{Event{Type: "ping", Data: progress(1)}, Event{Type: "message", Data: progress(2)}, s.R("")}}
+	play(t, s, func(c *client) {
+		c.call().done(t)
+		if diff := cmp.Diff([]int{2}, c.progressed()); diff != "" {
+			t.Error(diff)
+		}
+		if len(c.skipped) != 1 {
+			t.Errorf("skipped: %v; want one report", c.skipped)
+		}
+	})
+}
+
+// Nobody has to listen to the hooks.
+func TestWithoutHooks(t *testing.T) {
+	s := &server{}
+	s.standby = [][]Step{{Event{ID: "s1", Data: "{}"}, Stall}}
+	s.calls = [][]Step{{Event{ID: "m1", Data: "{}"}, s.R("")}}
+	play(t, s, func(c *client) { c.call().done(t) }, func(tr *mcptransport.Transport) {
+		tr.OnPosition, tr.OnStandbyEnd, tr.OnSkip = nil, nil, nil
+	})
 }
 
 // A message that the server does not accept fails alone; the session goes on.
@@ -331,7 +379,17 @@ func TestThePreparationFails(t *testing.T) {
 	s := &server{}
 	revoked := errors.New("the token is revoked")
 	broken := false
-	play(t, s, func(c *client) {
+	synctest.Test(t, func(t *testing.T) {
+		s.start(t)
+		c := dial(t, s, func(tr *mcptransport.Transport) {
+			tr.Client.Prepare = func(*http.Request) error {
+				if broken {
+					return revoked
+				}
+				return nil
+			}
+		})
+		c.handshake()
 		broken = true
 		if err := c.notify("notifications/progress", `{}`); !errors.Is(err, revoked) {
 			t.Errorf("notification: %v", err)
@@ -339,13 +397,11 @@ func TestThePreparationFails(t *testing.T) {
 		c.call().failed(t, 0, revoked)
 		broken = false
 		c.ping()
-	}, func(tr *mcptransport.Transport) {
-		tr.Client.Prepare = func(*http.Request) error {
-			if broken {
-				return revoked
-			}
-			return nil
+		broken = true
+		if err := c.conn.Close(); !errors.Is(err, revoked) {
+			t.Errorf("Close: %v", err)
 		}
+		<-c.over
 	})
 }
 
@@ -437,6 +493,31 @@ func TestResumeInASessionThatIsGone(t *testing.T) {
 			if !errors.Is(err, mcp.ErrSessionMissing) {
 				t.Errorf("got %v, want ErrSessionMissing", err)
 			}
+		}
+	})
+}
+
+func TestLeavingAResumedCall(t *testing.T) {
+	s := &server{}
+	s.resumes = [][]Step{{M("m1", 1), M("m2", 2), Stall}}
+	synctest.Test(t, func(t *testing.T) {
+		s.start(t)
+		var positions []string
+		tr := &mcptransport.Transport{Endpoint: s.URL, OnPosition: func(p mcptransport.Position) { positions = append(positions, p.LastEventID) }}
+		tr.Client.HTTPClient = s.Client()
+		n := 0
+		for range tr.Resume(t.Context(), position("p0")) {
+			if n++; n == 2 {
+				break
+			}
+		}
+		// The second message may not have been dealt with.
+		if diff := cmp.Diff([]string{"m1"}, positions); diff != "" {
+			t.Errorf("positions (-want +got):\n%s", diff)
+		}
+		synctest.Wait()
+		if r := s.of("resume")[0]; !r.ClientLeft {
+			t.Error("the stream is still open")
 		}
 	})
 }
