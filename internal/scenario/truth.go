@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reprise-sse/reprise/fuzz"
+	"github.com/reprise-sse/reprise/policy"
 )
 
 // A Truth is what an attempt amounts to by the scenario alone: by what was
@@ -43,7 +44,9 @@ func (r *Record) Truths() []Truth {
 	var hasRetry bool
 	for i, a := range r.Attempts {
 		t := &truths[i]
-		if a.HasAnswer {
+		// An answer that comes at the moment when ConnectTimeout passes may be too
+		// late. Only the library can tell.
+		if late := a.Reported != nil && a.Reported.Kind == policy.Failed; a.HasAnswer && !late {
 			t.Streamed = a.Answer.streams()
 			t.Rejected = !t.Streamed
 		}
