@@ -82,6 +82,9 @@ var errLeft = errors.New("the caller has left")
 // other for ever, which is a failure of the vector, and no reason to hang.
 var errStuck = errors.New("nothing is left to happen")
 
+// errExtra is the cause after a request that the vector does not have.
+var errExtra = errors.New("a request too many")
+
 // A replayer observes a stream as a network vector's trace does, and does what the
 // vector wants the caller to do.
 type replayer struct {
@@ -229,7 +232,8 @@ func (r *replayer) answer(n int, req wireRequest) wireAnswer {
 		r.answered[n] = r.server.clock.Now()
 	}
 	if n >= len(r.vector.Server) {
-		return wireAnswer{Drop: true, Ending: ending} // RequestsTotal tells
+		r.cancel(errExtra) // or it might come again for ever
+		return wireAnswer{Drop: true, Ending: ending}
 	}
 	a := r.vector.Server[n]
 	if a.Expect != nil {

@@ -453,13 +453,12 @@ func TestReconnection(t *testing.T) {
 	}
 }
 
-// HTML §9.2.2, close(): nothing happens after it. Also inside the report that the
-// stream is open, and while the response is awaited.
+// HTML §9.2.2, close(): nothing happens after it, wherever in the stream it is called.
 func TestCloseIsFinal(t *testing.T) {
-	for _, when := range []string{"connect", "open", "event", "wait"} {
+	for _, when := range []string{"connect", "open", "comment", "retry", "event", "wait"} {
 		left := errors.New("left " + when)
 		server := newWireServer(t, func(int, wireRequest) wireAnswer {
-			return eventStream("retry: 1\ndata: x\n\ndata: y\n\n")
+			return eventStream(":\nretry: 1\nid: 1\ndata: x\n\ndata: y\n\n")
 		})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		leave := func(at string) {
@@ -472,6 +471,8 @@ func TestCloseIsFinal(t *testing.T) {
 			Trace: &eventsource.Trace{
 				Connect: func(eventsource.ConnectInfo) { leave("connect") },
 				Open:    func(eventsource.OpenInfo) { leave("open") },
+				Comment: func(string) { leave("comment") },
+				Retry:   func(time.Duration) { leave("retry") },
 				Wait: func(w eventsource.WaitInfo) {
 					leave("wait")
 					server.clock.Advance(w.Waited)
@@ -484,7 +485,8 @@ func TestCloseIsFinal(t *testing.T) {
 		}
 		events := 0
 		var end error
-		for _, err := range client.Stream(req).Events() {
+		stream := client.Stream(req)
+		for _, err := range stream.Events() {
 			if err != nil {
 				end = err
 				break
@@ -493,7 +495,11 @@ func TestCloseIsFinal(t *testing.T) {
 			leave("event")
 		}
 		server.close()
-		want := map[string]int{"connect": 0, "open": 0, "event": 1, "wait": 2}[when]
+		want := map[string]int{"event": 1, "wait": 2}[when]
+		// Who resumes must be sent what was not delivered.
+		if id := stream.LastEventID(); (id != "") != (want > 0) {
+			t.Errorf("%s: the last event ID is %q after %d events", when, id, events)
+		}
 		if end != left || events != want || len(server.log()) > 1 {
 			t.Errorf("%s: %d events, %d requests, %v; want %d events, and at most one request", when, events, len(server.log()), end, want)
 		}
