@@ -29,7 +29,7 @@ func ExampleRules() {
 	// after 2s
 	// after 4s
 	// after 5s
-	// stop: reconnections are exhausted: the run of fruitless attempts is 5 long
+	// stop: reconnections are exhausted: fruitless attempts in a row: 5
 }
 
 // A preset with one number changed.

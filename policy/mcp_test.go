@@ -118,7 +118,7 @@ func TestMCPTableRow09IsCounted(t *testing.T) {
 	}
 
 	waits, end := listenOpened.player().waits(rejected(400).times(20))
-	if want := "stop: reconnections are exhausted: the run of fruitless attempts is 12 long"; len(waits) != 11 || end != want {
+	if want := "stop: reconnections are exhausted: fruitless attempts in a row: 12"; len(waits) != 11 || end != want {
 		t.Errorf("%d waits, then %q; want 11, then %q", len(waits), end, want)
 	}
 }
@@ -152,7 +152,7 @@ func TestMCPListenWithKeepsToTheRules(t *testing.T) {
 		{"one that it does not", func(r *policy.Rules) { r.Temporary = func(s int) bool { return s == 400 } }, rejected(429), "after 1s, forget"},
 		{"no temporary statuses", func(r *policy.Rules) { r.Temporary = nil }, rejected(429), "after 1s, forget"},
 		{"an ID is needed", func(r *policy.Rules) { r.NeedID = true }, rejected(400), "stop: no last event ID to resume from"},
-		{"no fruitless attempts", func(r *policy.Rules) { r.MaxFruitless = -1 }, rejected(400), "stop: reconnections are exhausted: the run of fruitless attempts is 1 long"},
+		{"no fruitless attempts", func(r *policy.Rules) { r.MaxFruitless = -1 }, rejected(400), "stop: reconnections are exhausted: fruitless attempts in a row: 1"},
 		{"no such response", nil, failed, "after 1s"},
 		{"a stream that carried this status", nil, turn{kind: policy.Dropped, status: 400, err: errCut}, "after 1s"},
 	} {
@@ -254,11 +254,11 @@ func TestMCPTableRow14Fruitless(t *testing.T) {
 		}{
 			{
 				"call", call(), seconds(1, 1.5, 2.25, 3.375, 5.0625),
-				"stop: reconnections are exhausted: the run of fruitless attempts is 6 long",
+				"stop: reconnections are exhausted: fruitless attempts in a row: 6",
 			},
 			{
 				"listen", listen(), seconds(1, 1.5, 2.25, 3.375, 5.0625, 7.59375, 11.390625, 17.0859375, 25.62890625, 30, 30, 30),
-				"stop: reconnections are exhausted: the run of fruitless attempts is 13 long",
+				"stop: reconnections are exhausted: fruitless attempts in a row: 13",
 			},
 		} {
 			got, end := newPlayer(tt.policy).withID("1").waits(turn.times(20))
@@ -413,7 +413,7 @@ func TestMCPWorkedNumbers(t *testing.T) {
 
 	t.Run("a refused dial after a priming event, five times", func(t *testing.T) {
 		waits, end := newPlayer(policy.MCPCall()).waits(script(ended.setsID("p1").retry(100*time.Millisecond), failed.times(9)))
-		if len(waits) != 5 || end != "stop: reconnections are exhausted: the run of fruitless attempts is 5 long" {
+		if len(waits) != 5 || end != "stop: reconnections are exhausted: fruitless attempts in a row: 5" {
 			t.Errorf("%d waits, then %q; want 5, then exhaustion", len(waits), end)
 		}
 	})

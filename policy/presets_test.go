@@ -193,7 +193,7 @@ func TestR048GivingUpIsNeverASurprise(t *testing.T) {
 		t.Errorf("WHATWG ends with %q", end)
 	}
 	waits, end := newPlayer(policy.Rules{MaxFruitless: 5}.New()).waits(failed.times(100))
-	if want := fmt.Sprintf("stop: %v: the run of fruitless attempts is 6 long", policy.ErrExhausted); len(waits) != 5 || end != want {
+	if want := fmt.Sprintf("stop: %v: fruitless attempts in a row: 6", policy.ErrExhausted); len(waits) != 5 || end != want {
 		t.Errorf("with a limit of 5: %d reconnections, then %q; want 5, then %q", len(waits), end, want)
 	}
 }

@@ -245,7 +245,7 @@ func (r *ruled) Next(a Attempt) Decision {
 			r.reconnections++
 		}
 		if limit := r.rules.MaxFruitless; limit != 0 && r.reconnections >= limit {
-			return Stop(fmt.Errorf("%w: the run of fruitless attempts is %d long", ErrExhausted, r.run))
+			return Stop(fmt.Errorf("%w: fruitless attempts in a row: %d", ErrExhausted, r.run))
 		}
 	}
 

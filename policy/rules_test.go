@@ -354,7 +354,7 @@ func TestMaxFruitless(t *testing.T) {
 
 func TestMaxFruitlessNamesTheCount(t *testing.T) {
 	_, end := newPlayer(policy.Rules{MaxFruitless: 5}.New()).waits(failed.times(9))
-	if want := "stop: reconnections are exhausted: the run of fruitless attempts is 6 long"; end != want {
+	if want := "stop: reconnections are exhausted: fruitless attempts in a row: 6"; end != want {
 		t.Errorf("end %q, want %q", end, want)
 	}
 }
@@ -671,7 +671,7 @@ func TestR060TheWaitStaysWithinItsCapForEver(t *testing.T) {
 	}
 
 	_, end := newPlayer(policy.Rules{MaxFruitless: 1000}.New()).waits(failed.times(10_000))
-	if !strings.Contains(end, "is 1001 long") {
+	if !strings.Contains(end, "in a row: 1001") {
 		t.Errorf("with a limit of 1000 the stream ends with %q", end)
 	}
 }
