@@ -319,12 +319,13 @@ func (r *run) pass(p Point) {
 
 // do does a deed on the goroutine that ranges.
 func (r *run) do(d Deed, at Point) {
+	if d == Leave && at != Body || at == Start && (d == Panic || d == Exit) {
+		return // there is nothing to break out of
+	}
 	switch d {
 	case Leave:
-		if at == Body {
-			r.noteDeed(d)
-			r.leave = true
-		}
+		r.noteDeed(d)
+		r.leave = true
 	case Panic:
 		r.noteDeed(d)
 		panic(ErrPanic)
