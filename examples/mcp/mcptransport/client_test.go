@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,6 +33,7 @@ type client struct {
 	positions []mcptransport.Position
 	standbys  []error // ends of the standby stream
 	skipped   []error
+	bodies    int           // of responses, not yet closed
 	over      chan struct{} // closed when Read has failed
 	readErr   error
 }
@@ -50,6 +53,8 @@ func play(t *testing.T, s *server, test func(*client), settings ...func(*mcptran
 		<-c.over
 		s.checkHeaders(t)
 		c.checkOnce()
+		synctest.Wait()
+		c.checkBodies()
 	})
 }
 
@@ -85,7 +90,14 @@ func dial(t *testing.T, s *server, settings ...func(*mcptransport.Transport)) *c
 		OnStandbyEnd: func(err error) { c.note(func() { c.standbys = append(c.standbys, err) }) },
 		OnSkip:       func(err error) { c.note(func() { c.skipped = append(c.skipped, err) }) },
 	}
-	c.transport.Client.HTTPClient = s.Client()
+	c.transport.Client.HTTPClient = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		resp, err := s.Client().Transport.RoundTrip(r)
+		if err == nil {
+			c.note(func() { c.bodies++ })
+			resp.Body = &countedBody{resp.Body, sync.OnceFunc(func() { c.note(func() { c.bodies-- }) })}
+		}
+		return resp, err
+	})}
 	for _, set := range settings {
 		set(c.transport)
 	}
@@ -97,6 +109,26 @@ func dial(t *testing.T, s *server, settings ...func(*mcptransport.Transport)) *c
 	c.conn = conn
 	go c.read()
 	return c
+}
+
+type countedBody struct {
+	io.ReadCloser
+	closed func()
+}
+
+func (b *countedBody) Close() error {
+	b.closed()
+	return b.ReadCloser.Close()
+}
+
+// checkBodies checks that the body of every response was closed.
+func (c *client) checkBodies() {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bodies != 0 {
+		c.t.Errorf("%d bodies were not closed", c.bodies)
+	}
 }
 
 func (c *client) note(f func()) {
@@ -216,6 +248,12 @@ func (c *client) progressed() (numbers []int) {
 		}
 	}
 	return numbers
+}
+
+func (c *client) skips() []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]error(nil), c.skipped...)
 }
 
 func (c *client) standbyEnds() []error {

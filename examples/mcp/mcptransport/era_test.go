@@ -42,15 +42,14 @@ func playNew(t *testing.T, s *server, test func(*client), settings ...func(*mcpt
 			if r.Method != http.MethodPost {
 				t.Errorf("a %s was sent", r.Method)
 			}
-			if method := r.Header.Get("Mcp-Method"); method != kindOf(r) {
-				t.Errorf("Mcp-Method is %q for %s", method, kindOf(r))
-			}
 			if _, ok := r.Header["Idempotency-Key"]; ok {
 				t.Errorf("an Idempotency-Key was sent")
 			}
 		}
 		s.checkHeaders(t) // no session, no Last-Event-ID, the version
 		c.checkOnce()
+		synctest.Wait()
+		c.checkBodies()
 	})
 }
 
@@ -176,8 +175,8 @@ func TestNewEraTheServerDoesNotCall(t *testing.T) {
 	s.calls = [][]Step{{Event{Data: `{"jsonrpc":"2.0","id":5,"method":"sampling/createMessage"}`}, s.R("")}}
 	playNew(t, s, func(c *client) {
 		c.newCall(context.Background()).done(t)
-		if len(c.requests) != 0 || len(c.skipped) != 1 {
-			t.Errorf("the server's call was not left out: %v; skipped: %v", c.requests, c.skipped)
+		if len(c.requests) != 0 || len(c.skips()) != 1 {
+			t.Errorf("the server's call was not left out: %v; skipped: %v", c.requests, c.skips())
 		}
 		id, _ := jsonrpc.MakeID(5.0)
 		if err := c.conn.Write(context.Background(), &jsonrpc.Response{ID: id, Result: json.RawMessage(`{}`)}); err == nil {
@@ -269,6 +268,19 @@ func TestNewEraASubscriptionIsMadeAnew(t *testing.T) {
 	})
 }
 
+// A server that is down when the subscription is made is ridden out like later.
+func TestNewEraASubscriptionOutlivesARefusalOfTheFirst(t *testing.T) {
+	s := &server{}
+	s.subscription([]Step{Status{Code: 503}}, []Step{Open, Stall})
+	playNew(t, s, func(c *client) {
+		c.subscribe(context.Background())
+		time.Sleep(10 * second)
+		if diff := cmp.Diff([]time.Duration{second}, gaps(s.Requests())); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 // An event ID that HTTP cannot carry would end a stream that sends it.
 func TestNewEraASubscriptionIgnoresEventIDs(t *testing.T) {
 	s := &server{}
@@ -327,7 +339,7 @@ func TestNewEraASubscriptionIsPrepared(t *testing.T) {
 		time.Sleep(60 * second)
 		var tokens []string
 		for _, r := range s.Requests() {
-			tokens = append(tokens, r.Header.Get("Authorization"))
+			tokens = append(tokens, r.Header.Values("Authorization")...)
 		}
 		if diff := cmp.Diff([]string{"Bearer 1", "Bearer 2"}, tokens); diff != "" {
 			t.Error(diff)
@@ -335,9 +347,31 @@ func TestNewEraASubscriptionIsPrepared(t *testing.T) {
 	}, func(tr *mcptransport.Transport) {
 		tr.Client.Prepare = func(r *http.Request) error {
 			n++
-			r.Header.Set("Authorization", fmt.Sprint("Bearer ", n))
+			r.Header.Add("Authorization", fmt.Sprint("Bearer ", n)) // to nothing
 			return nil
 		}
+	})
+}
+
+// A subscription keeps the version that its call carries.
+func TestNewEraASubscriptionKeepsItsVersion(t *testing.T) {
+	s := &server{}
+	s.subscription([]Step{Open, Wait(20 * second), End}, []Step{Open, Stall})
+	synctest.Test(t, func(t *testing.T) {
+		s.start(t)
+		c := dial(t, s)
+		c.subscribe(context.Background())
+		c.begin(context.Background(), "ping", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2027-01-01"}}`)()
+		time.Sleep(60 * second)
+		var versions []string
+		for _, r := range s.Requests() {
+			versions = append(versions, r.Header.Get("Mcp-Protocol-Version"))
+		}
+		if diff := cmp.Diff([]string{newVersion, "2027-01-01", newVersion}, versions); diff != "" {
+			t.Error(diff)
+		}
+		c.conn.Close()
+		<-c.over
 	})
 }
 
@@ -354,6 +388,13 @@ func TestTheVersionInForceChoosesTheEra(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"p1"}, ids(s.of("resume"))); diff != "" {
 			t.Error(diff)
+		}
+	})
+	s = &server{}
+	s.posts = map[string][]Step{"subscriptions/listen": {Status{Code: 503}}}
+	play(t, s, func(c *client) {
+		if o := c.begin(context.Background(), "subscriptions/listen", `{}`)(); o.err == nil || errors.Is(o.err, mcptransport.ErrLost) {
+			t.Errorf("the call came to %v; want a refusal", o.err)
 		}
 	})
 }

@@ -116,7 +116,7 @@ func (c *connection) refusal(resp *http.Response) error {
 
 func isJSON(resp *http.Response) bool {
 	essence, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
-	return resp.StatusCode == http.StatusOK && strings.EqualFold(strings.TrimSpace(essence), "application/json")
+	return strings.EqualFold(strings.TrimSpace(essence), "application/json")
 }
 
 // target returns what a call is about, for the header that names it.

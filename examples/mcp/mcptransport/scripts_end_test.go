@@ -158,6 +158,7 @@ func TestScript33CloseIsBounded(t *testing.T) {
 			t.Errorf("Close: %v, want a timeout", err)
 		}
 		<-c.over
+		synctest.Wait()
 		if diff := cmp.Diff([]error{mcp.ErrConnectionClosed}, c.standbyEnds(), cmp.Comparer(errors.Is)); diff != "" {
 			t.Error(diff)
 		}

@@ -31,6 +31,7 @@ func (s *server) checkStandby(t *testing.T, wantGaps ...time.Duration) {
 // endedOnce checks that the one end of a standby stream was told, and what it was.
 func (c *client) endedOnce(want error) {
 	c.t.Helper()
+	synctest.Wait()
 	ends := c.standbyEnds()
 	if len(ends) != 1 || !errors.Is(ends[0], want) {
 		c.t.Errorf("ends of the standby stream: %v; want one, which is %v", ends, want)

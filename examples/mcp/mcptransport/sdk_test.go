@@ -361,6 +361,7 @@ func TestRealServerOfOlderRevisions(t *testing.T) {
 func TestRealServerHasPurgedTheEvents(t *testing.T) {
 	s := startReal(t, mcp.StreamableHTTPOptions{})
 	s.store.SetMaxBytes(1)
+	purged := make(chan struct{})
 	seen := make(chan float64, 10)
 	s.addWork(func(ctx context.Context, r *mcp.CallToolRequest) error {
 		if err := notifyProgress(ctx, r, 1); err != nil {
@@ -371,21 +372,18 @@ func TestRealServerHasPurgedTheEvents(t *testing.T) {
 		for n := range 5 {
 			_ = notifyProgress(ctx, r, n+2) // there is nobody to take it
 		}
+		close(purged)
 		return nil
 	})
-	resumed := make(chan struct{})
 	hold := func(r *http.Request) int {
 		if r.Header.Get("Last-Event-ID") != "" {
-			<-resumed
+			<-purged
 		}
 		return 0
 	}
 	s.deny.Store(&hold)
 	c := connectReal(t, s, "2025-11-25")
-	go func() {
-		seen <- <-c.progress
-		close(resumed)
-	}()
+	go func() { seen <- <-c.progress }()
 	_, err := c.work(t.Context())
 	var refusal *eventsource.ResponseError
 	if !errors.Is(err, mcptransport.ErrLost) || !errors.As(err, &refusal) || refusal.StatusCode != http.StatusBadRequest {

@@ -201,12 +201,15 @@ func (s *server) checkHeaders(t *testing.T) {
 			continue
 		}
 		got := map[string]string{}
-		for _, name := range []string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Accept"} {
+		for _, name := range []string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Accept", "Accept-Encoding", "Mcp-Method"} {
 			got[name] = r.Header.Get(name)
 		}
-		want := map[string]string{"Mcp-Session-Id": s.session, "Mcp-Protocol-Version": s.version, "Accept": ""}
+		want := map[string]string{"Mcp-Session-Id": s.session, "Mcp-Protocol-Version": s.version, "Accept": "", "Accept-Encoding": "identity", "Mcp-Method": ""}
 		switch kind := kindOf(r); {
 		case r.Method == http.MethodPost:
+			if s.version == newVersion {
+				want["Mcp-Method"] = kind
+			}
 			want["Accept"] = "application/json, text/event-stream"
 			if kind == "initialize" {
 				want["Mcp-Session-Id"], want["Mcp-Protocol-Version"] = "", ""
@@ -216,6 +219,9 @@ func (s *server) checkHeaders(t *testing.T) {
 			}
 		case r.Method == http.MethodGet:
 			want["Accept"] = "text/event-stream"
+		default:
+			delete(want, "Accept-Encoding")
+			delete(got, "Accept-Encoding")
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("headers of %s %s (-want +got):\n%s", r.Method, kindOf(r), diff)

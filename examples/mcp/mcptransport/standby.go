@@ -30,7 +30,8 @@ type standby struct {
 //
 // It waits until the request is on its way, or the attempt has failed: a server may
 // answer the caller's next message with a question that only this stream can bring.
-// It does not wait for the response, which some servers begin with the first event.
+// It does not wait for the response, which some servers begin with the first event;
+// except under a RoundTripper that ignores httptrace, which cannot tell.
 func (c *connection) openStandby(ctx context.Context) {
 	c.mu.Lock()
 	s := c.standby

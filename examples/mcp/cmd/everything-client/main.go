@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -64,7 +65,8 @@ func run(ctx context.Context, scenario string, args []string) (err error) {
 		return err
 	}
 	if result.IsError {
-		return fmt.Errorf("the tool %s failed: %v", tool, result.Content)
+		content, _ := json.Marshal(result.Content)
+		return fmt.Errorf("the tool %s failed: %s", tool, content)
 	}
 	return nil
 }
