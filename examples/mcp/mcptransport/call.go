@@ -62,6 +62,8 @@ func (c *connection) receive(w *call, resp *http.Response, err error) {
 	switch {
 	case err != nil:
 		c.fail(w, err)
+	case accepted(resp) && isJSON(resp):
+		c.readJSON(w, resp)
 	case w.subscribes():
 		c.follow(w, resp) // a refusal is for the policy too
 	case !accepted(resp):
@@ -69,8 +71,6 @@ func (c *connection) receive(w *call, resp *http.Response, err error) {
 	case resp.StatusCode == http.StatusAccepted:
 		resp.Body.Close()
 		c.park(w)
-	case isJSON(resp):
-		c.readJSON(w, resp)
 	default:
 		c.follow(w, resp)
 	}

@@ -268,6 +268,17 @@ func TestNewEraASubscriptionIsMadeAnew(t *testing.T) {
 	})
 }
 
+// A server that has nothing to subscribe to may say so in JSON.
+func TestNewEraASubscriptionIsAnsweredInJSON(t *testing.T) {
+	s := &server{}
+	s.posts = map[string][]Step{"subscriptions/listen": {Do(func(c *Conn) { c.Play(jsonAnswer(idOf(c.Request()), `{}`, nil)) })}}
+	playNew(t, s, func(c *client) {
+		if o := c.subscribe(context.Background())(); o.err != nil || o.result != `{}` {
+			t.Errorf("the subscription came to %q, %v; want its result", o.result, o.err)
+		}
+	})
+}
+
 // A server that is down when the subscription is made is ridden out like later.
 func TestNewEraASubscriptionOutlivesARefusalOfTheFirst(t *testing.T) {
 	s := &server{}
