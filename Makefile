@@ -14,6 +14,8 @@ GO ?= go
 
 # How long each fuzz target runs; make fuzz-short sets less.
 FUZZTIME ?= 30s
+# How long make soak runs. It needs 10,000 file descriptors and some.
+SOAKTIME ?= 10m
 # The property tests make 10,000 runs each: give them time on a small machine.
 TESTTIMEOUT ?= 15m
 # How often make conformance runs the scenario about timing.
@@ -37,7 +39,7 @@ in_modules = @set -eu; for module in $(MODULES); do \
 	if [ $(words $(MODULES)) -gt 1 ]; then echo "== $$module"; fi; \
 	(cd "$$module" && $(1)); done
 
-.PHONY: help demo build test lint fmt fuzz fuzz-short bench vuln examples conformance ci clean
+.PHONY: help demo build test lint fmt fuzz fuzz-short bench soak vuln examples conformance ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +81,9 @@ fuzz-short: ## the same, a few seconds each
 
 bench: ## run the benchmarks of every module
 	$(call in_modules,$(GO) test -run '^$$' -bench . -benchmem ./...)
+
+soak: ## 5,000 streams through server restarts, SOAKTIME (10m) long
+	$(GO) test -v -count 1 -run '^TestSoak$$' -timeout 0 ./internal/soak -soak $(SOAKTIME) -streams 5000
 
 vuln: $(GOVULNCHECK) ## look for known vulnerabilities; asks the Go vulnerability database
 	$(call in_modules,$(GOVULNCHECK) ./...)
