@@ -119,7 +119,9 @@ func (a *attempt) open() io.Reader {
 		return nil
 	}
 	if err := a.ctx.Err(); err != nil {
-		a.facts.Kind, a.facts.Err = policy.Failed, err // interrupted as the headers came
+		// It was interrupted as the headers came, and no use was made of them.
+		a.facts.Kind, a.facts.Err = policy.Failed, err
+		a.facts.Status, a.facts.Header = 0, nil
 		return nil
 	}
 	a.facts.Open = a.stream.client.Clock.Now()
@@ -183,10 +185,9 @@ func (a *attempt) connect() (*http.Response, error) {
 		return nil, requestError(req, err)
 	}
 	if timer != nil && !timer.Stop() {
-		// It is cancelling the attempt at this moment.
+		// It is cancelling the attempt at this moment. What a refusal asks for
+		// binds all the same.
 		a.cancel(timedOut)
-		resp.Body.Close()
-		return nil, timedOut.err
 	}
 	return resp, nil
 }

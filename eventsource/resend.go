@@ -19,13 +19,16 @@ var errResend = errors.New("eventsource: the connection was lost before a respon
 // response, and on HTTP/2 after REFUSED_STREAM and GOAWAY. That would break G1,
 // and the policy would never hear of it.
 //
-// The mark of a resend is a look for a connection after the headers were written,
-// with no byte of a response between. A first byte clears it, so redirects go
-// on, and so does a RoundTripper that repeats a request after a 401.
+// The mark of a resend is a look for a connection after the first header was
+// written, with no byte of a response between. A first byte clears it, so redirects
+// go on, and so does a RoundTripper that repeats a request after a 401.
+//
+// It is the first header because that precedes the first byte for certain: on
+// HTTP/2, httptrace's WroteHeaders may come when the response is there already.
 type resendGuard struct {
 	cancel context.CancelCauseFunc // of the attempt
-	sent   atomic.Bool             // headers were written, and nothing was received since
-	http2  atomic.Bool             // they were HTTP/2's
+	sent   atomic.Bool             // a request was begun, and nothing was received since
+	http2  atomic.Bool             // it was HTTP/2's
 }
 
 // watch returns a context whose requests the guard sees.
@@ -40,11 +43,14 @@ func (g *resendGuard) watch(ctx context.Context) context.Context {
 			}
 		},
 		WroteHeaderField: func(name string, _ []string) {
-			if strings.HasPrefix(name, ":") {
+			switch {
+			case strings.HasPrefix(name, ":"):
 				g.http2.Store(true)
+				g.sent.Store(true)
+			case name == "Host": // HTTP/1.1's first
+				g.sent.Store(true)
 			}
 		},
-		WroteHeaders:         func() { g.sent.Store(true) },
 		GotFirstResponseByte: func() { g.sent.Store(false) },
 	})
 }
