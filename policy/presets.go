@@ -6,17 +6,24 @@ import (
 	"time"
 )
 
+// The rules of presets, which every stream that uses them refers to.
+var (
+	whatwgRules    = Rules{}.complete()
+	resilientRules = ResilientRules().complete()
+	mcpCallRules   = MCPCallRules().complete()
+)
+
 // WHATWG returns the policy of the HTML standard, section 9.2, and of browsers:
 // reconnect after the end of the body, after a broken connection and after a
 // failure to connect; stop at every response that is no event stream, without an
 // error after status 204. It never gives up on a server that cannot be reached.
 // It is [Rules] with nothing set.
-func WHATWG() Reconnector { return Rules{}.New() }
+func WHATWG() Reconnector { return &ruled{rules: whatwgRules} }
 
 // Resilient returns [WHATWG] with patience for refusals that pass: the status
 // codes 408, 425, 429, 500, 502, 503 and 504. A Retry-After header that comes
 // with them is obeyed. It is [ResilientRules] as they are.
-func Resilient() Reconnector { return ResilientRules().New() }
+func Resilient() Reconnector { return &ruled{rules: resilientRules} }
 
 // ResilientRules returns the Rules of [Resilient], for callers who want to
 // change a number.
@@ -45,7 +52,7 @@ func never(a Attempt) Decision {
 // or of the last one that brought a message. A clean end after a retry field and
 // without a message is a poll. The caller leaves the loop when the answer has
 // come. It is [MCPCallRules] as they are.
-func MCPCall() Reconnector { return MCPCallRules().New() }
+func MCPCall() Reconnector { return &ruled{rules: mcpCallRules} }
 
 // MCPCallRules returns the Rules of [MCPCall], for callers who want to change a
 // number.

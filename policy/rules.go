@@ -155,7 +155,10 @@ const (
 //
 // It panics, naming the field, if a field has a value that its comment rules
 // out.
-func (r Rules) New() Reconnector {
+func (r Rules) New() Reconnector { return &ruled{rules: r.complete()} }
+
+// complete returns r with the defaults filled in. It panics as New does.
+func (r Rules) complete() *Rules {
 	switch {
 	case r.Delay < 0:
 		refuse("Delay", r.Delay, "must not be negative")
@@ -178,7 +181,7 @@ func (r Rules) New() Reconnector {
 	if r.Rand == nil {
 		r.Rand = rand.Float64
 	}
-	return &ruled{rules: r}
+	return &r
 }
 
 func refuse(field string, value any, must string) {
@@ -196,7 +199,7 @@ func orDefault[T comparable](value, byDefault T) T {
 // A ruled is the Reconnector that Rules makes. It knows no time but the
 // attempts' own.
 type ruled struct {
-	rules Rules // with the defaults filled in
+	rules *Rules // complete, and shared: the streams of a preset have one between them
 
 	// run is the number of fruitless attempts in a row, and reconnections is how
 	// many of these were not the stream's first attempt.
