@@ -366,9 +366,6 @@ func (d *Decoder) commit() {
 		d.lastID.view(d.id.start, d.id.end)
 	}
 	d.id.clear()
-	if d.bigNames {
-		d.account()
-	}
 }
 
 // reportID tells the hook if the last event ID has changed.

@@ -273,7 +273,7 @@ func TestDecode(t *testing.T) {
 	add("retry just beyond a Duration", "retry: 9223372036855\n", retry(longest))
 	add("retry far beyond a Duration", "retry: 18446744073709551616\n", retry(longest))
 	add("retry beyond all bounds", "retry: "+strings.Repeat("9", 100)+"\n", retry(longest))
-	for _, bad := range []string{"", " ", "x", "1x", "x1", "-1", "+1", "1.5", " 1", "1 ", "1e3", "0x1", "1_000", "\uFF11", "१", "1\x00"} {
+	for _, bad := range []string{"", " ", "x", "1x", "x1", "-1", "+1", "1.5", " 1", "1 ", "1e3", "0x1", "1_000", "\uFF11", "१", "1\x00", "1:", "1/"} {
 		add("retry with a bad value", "retry: 42\nretry: "+bad+"\n", retry(42*time.Millisecond))
 	}
 	add("retry without a value", "retry: 42\nretry\nretry:\n", retry(42*time.Millisecond))
@@ -622,10 +622,14 @@ func TestReaderErrors(t *testing.T) {
 				t.Run(fmt.Sprintf("%s by %s, with the last bytes: %v", tt.name, m.name, withLast), func(t *testing.T) {
 					r := chunk.NewReader(chunk.Every([]byte(tt.input), 5))
 					r.End, r.EndWithLast = tt.err, withLast
-					reads := 0
+					reads, ended := 0, false
 					d := eventsource.NewDecoder(readerFunc(func(p []byte) (int, error) {
-						reads++
-						return r.Read(p)
+						if reads++; ended {
+							t.Error("a read after the error")
+						}
+						n, err := r.Read(p)
+						ended = err != nil
+						return n, err
 					}))
 					want, end := tt.want, tt.end
 					for range 3 {
@@ -767,8 +771,8 @@ func TestMaxEventSize(t *testing.T) {
 		{"a big type leaves nothing", "event: " + big + big + "\ndata: " + big + "\n\n", 2*len(big) + 4, 0, true},
 		{"a big ID leaves nothing, either", "id: " + big + big + "\ndata: " + big + "\n\n", 2*len(big) + 4, 0, true},
 		{"a big type and a big ID together", "event: " + big + "\nid: " + big + "\ndata: " + big + "\n\n", 2*len(big) - 1, 0, true},
-		{"a big type is gone after its event", "event: " + big + big + "\ndata: 12\n\ndata: " + big + "\n\n", 2*len(big) + 8, 2, false},
-		{"a big type without data is gone, too", "event: " + big + big + "\n\ndata: " + big + "\n\n", 2*len(big) + 8, 1, false},
+		{"a big type is gone after its event", "event: " + big + big + "\ndata: 12\n\ndata: " + big + big + "\n\n", 2*len(big) + 8, 2, false},
+		{"a big type without data is gone, too", "event: " + big + big + "\n\ndata: " + big + big + "\n\n", 2*len(big) + 8, 1, false},
 		{"a big ID stays", "id: " + big + big + "\n\ndata: " + big + "\n\n", 3 * len(big), 0, true},
 		{"a big ID is replaced", "id: " + big + big + "\n\nid: 1\n\ndata: " + big + "\n\n", 4 * len(big), 1, false},
 		{"no limit", "data: " + strings.Repeat("x", 100_000) + "\n\n", -1, 1, false},
@@ -869,6 +873,26 @@ func TestAllocations(t *testing.T) {
 				t.Errorf("Next allocates %v times, want %v", n, want)
 			}
 		})
+	}
+}
+
+// TestAllocationsOfNames holds that a name that stays is not part of the string that
+// is made for one that changes: it would not fit there.
+func TestAllocationsOfNames(t *testing.T) {
+	long := strings.Repeat("n", eventsource.MaxShared)
+	for name, format := range map[string]string{
+		"a long type and IDs that change": "event: " + long + "\nid: %d\ndata: x\n\n",
+		"a long ID and types that change": "id: " + long + "\nevent: t%d\ndata: x\n\n",
+	} {
+		i := 0
+		d := eventsource.NewDecoder(readerFunc(func(p []byte) (int, error) {
+			i++
+			return copy(p, fmt.Sprintf(format, i)), nil
+		}))
+		reads := testing.AllocsPerRun(100, func() { _ = fmt.Sprintf(format, i) })
+		if n := testing.AllocsPerRun(100, func() { _, _ = d.Next() }); n > reads+1 {
+			t.Errorf("%s: %v allocations, %v of them the reader's; want one more", name, n, reads)
+		}
 	}
 }
 

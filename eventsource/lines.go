@@ -47,7 +47,8 @@ const (
 // Invariants:
 //   - 0 ≤ keptStart ≤ keptEnd ≤ start ≤ searched ≤ len(buf)
 //   - there is no LF in buf[start:searched]
-//   - there is no CR in buf[start:cr]; and cr is len(buf) or buf[cr] is a CR
+//   - there is no CR in buf[start:cr]; and cr is len(buf) or buf[cr] is a CR (but
+//     between room and add)
 //   - there is nothing but ASCII in buf[start:nonASCII]; and nonASCII is len(buf)
 //     or buf[nonASCII] is not ASCII, unless it is less than start
 //   - while nothing is buffered and the server is silent, buf is small
@@ -81,13 +82,13 @@ type lineReader struct {
 	work int
 }
 
-// reset starts on a new source with the memory at hand.
+// reset starts on a new source with the memory at hand. The limit is to be set anew.
 func (l *lineReader) reset(source io.Reader) {
 	buf := l.buf
 	if l.small != nil {
 		buf = l.small
 	}
-	*l = lineReader{source: source, buf: buf[:0], spare: l.spare, most: l.most, work: l.work}
+	*l = lineReader{source: source, buf: buf[:0], spare: l.spare, work: l.work}
 }
 
 // lineEnd returns the index of the first LF in buf that is not behind us, or
@@ -183,7 +184,7 @@ func (l *lineReader) room() (rest bool) {
 		// Cheaper than slide, and the way of all events that come in reads of their
 		// own.
 		l.buf = l.buf[:0]
-		l.keptStart, l.keptEnd, l.start, l.searched, l.cr, l.nonASCII = 0, 0, 0, 0, 0, 0
+		l.keptStart, l.keptEnd, l.start, l.searched, l.nonASCII = 0, 0, 0, 0, 0
 	case free >= size/2:
 	case live <= size/4, free == 0 && live <= size/2:
 		l.slide()
@@ -237,13 +238,13 @@ func (l *lineReader) slide() {
 }
 
 // moved takes note that the kept bytes, so many, are at the start of the buffer, and
-// the line being read is behind them.
+// the line being read is behind them. It leaves cr, for there is no CR in that line:
+// what is read next sets it.
 func (l *lineReader) moved(kept int) {
 	by := l.start - kept
 	l.keptStart, l.keptEnd = 0, kept
 	l.start -= by
 	l.searched -= by
-	l.cr -= by
 	l.nonASCII -= by
 }
 

@@ -179,6 +179,20 @@ func TestAtTheEnd(t *testing.T) {
 	}
 }
 
+// TestIDOutlivesTheEnd holds the same for an ID that was never copied out of a large
+// buffer, because what ends the decoder came in the same read.
+func TestIDOutlivesTheEnd(t *testing.T) {
+	block := strings.Repeat("data: a\n\n", 100)
+	input := strings.Repeat(block, 30) + "id: 7\ndata: a\n\n:" + strings.Repeat("x", 100) + "\n\n" + block
+	for _, m := range decodingMethods {
+		d := eventsource.NewDecoder(strings.NewReader(input))
+		d.SetMaxEventSize(100)
+		if _, err := m.read(d); !errors.Is(err, eventsource.ErrEventTooLarge) || d.LastEventID() != "7" {
+			t.Errorf("%s: %v, then ID %q", m.name, err, d.LastEventID())
+		}
+	}
+}
+
 // TestSpareIsNotHeld holds that the large buffer of a decoder at rest is the garbage
 // collector's.
 func TestSpareIsNotHeld(t *testing.T) {
