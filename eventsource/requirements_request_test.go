@@ -1,12 +1,14 @@
 package eventsource_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -218,31 +220,9 @@ func TestR072FreshHeaders(t *testing.T) {
 	})
 }
 
-// A refresher is a RoundTripper that answers a 401 with a fresh token and one more
-// try.
-type refresher struct {
-	base  http.RoundTripper
-	token int
-}
-
-func (r *refresher) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := r.base.RoundTrip(r.authorized(req))
-	if err != nil || resp.StatusCode != http.StatusUnauthorized {
-		return resp, err
-	}
-	resp.Body.Close()
-	r.token++
-	return r.base.RoundTrip(r.authorized(req))
-}
-
-func (r *refresher) authorized(req *http.Request) *http.Request {
-	req = req.Clone(req.Context())
-	req.Header.Set("Authorization", fmt.Sprint("Bearer ", r.token))
-	return req
-}
-
 // R073: a 401 can bring a fresh token and one more try inside the same attempt:
-// with the ID, and without a wait or a count. Without that it is final.
+// with the ID, and without a wait or a count. Without that it is final. The
+// RoundTripper is that of an example.
 func TestR073UnauthorizedRefreshes(t *testing.T) {
 	script := [][]Step{
 		{Event{ID: "3", Data: "a"}, Cut},
@@ -251,7 +231,11 @@ func TestR073UnauthorizedRefreshes(t *testing.T) {
 	}
 	overNetworks(t, func(t *testing.T, serve func(...[]Step) *Server) {
 		srv := serve(script...)
-		client := &http.Client{Transport: &refresher{base: srv.Client().Transport, token: 1}}
+		tokens := 0
+		client := &http.Client{Transport: &Refresher{Base: srv.Client().Transport, Fetch: func(context.Context) (string, error) {
+			tokens++
+			return strconv.Itoa(tokens), nil
+		}}}
 		s := play(t, srv, eventsource.Client{HTTPClient: client, Policy: strict})
 		if diff := cmp.Diff([]string{"a", "b"}, s.data()); diff != "" || s.err != nil {
 			t.Errorf("error %v, events (-want +got):\n%s", s.err, diff)
