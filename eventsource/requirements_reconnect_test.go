@@ -241,8 +241,8 @@ func TestR052ReconnectingOff(t *testing.T) {
 		"inside a block": {script: []Step{Send("data: a\n\ndata: b\n"), End}, events: 1, err: eventsource.ErrTruncated},
 		"reset":          {script: []Step{Send("data: a\n\ndata: b"), Reset}, events: 1, err: syscall.ECONNRESET},
 		"refused":        {script: []Step{Refuse}, err: syscall.ECONNREFUSED},
-		"status":         {script: []Step{Status{Code: 503}}, err: anyResponse},
-		"204":            {script: []Step{Status{Code: 204}}, err: anyResponse},
+		"status":         {script: []Step{Status{Code: 503}}, err: errAnyResponse},
+		"204":            {script: []Step{Status{Code: 204}}, err: errAnyResponse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestR052ReconnectingOff(t *testing.T) {
 				}
 				var resp *eventsource.ResponseError
 				switch {
-				case c.err == anyResponse:
+				case c.err == errAnyResponse:
 					if !errors.As(s.err, &resp) {
 						t.Errorf("the error is %v", s.err)
 					}
@@ -268,7 +268,7 @@ func TestR052ReconnectingOff(t *testing.T) {
 	}
 }
 
-var anyResponse = errors.New("a ResponseError")
+var errAnyResponse = errors.New("a ResponseError")
 
 // R053: a stream that is finished for the consumer is not started again, and there
 // is no wait and no error.
