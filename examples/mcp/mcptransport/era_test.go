@@ -424,6 +424,7 @@ func TestTheHandshakeReplacesTheVersion(t *testing.T) {
 			t.Errorf("discovery came to %v; want the JSON-RPC error with its data", o.err)
 		}
 		c.handshake()
+		synctest.Wait()
 		c.ping()
 		c.conn.Close()
 		<-c.over

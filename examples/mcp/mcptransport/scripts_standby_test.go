@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/reprise-sse/reprise/eventsource"
@@ -161,6 +162,137 @@ func TestScript9And10And18StandbyNotOffered(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Who may not have the stream should know; who is told to come back later may.
+func TestRefusalsThatAreNoAbsence(t *testing.T) {
+	for _, status := range []int{401, 403} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			s := &server{}
+			s.standby = [][]Step{{Status{Code: status}}}
+			play(t, s, func(c *client) {
+				time.Sleep(60 * second)
+				var refusal *eventsource.ResponseError
+				if ends := c.standbyEnds(); len(ends) != 1 || errors.Is(ends[0], mcptransport.ErrNotOffered) || !errors.As(ends[0], &refusal) || refusal.StatusCode != status {
+					t.Errorf("ends of the standby stream: %v; want one with the status", ends)
+				}
+				c.ping()
+				time.Sleep(60 * second)
+				if n := len(s.of("standby")); n != 1 {
+					t.Errorf("%d GETs, want 1", n)
+				}
+			})
+		})
+	}
+	t.Run("503", func(t *testing.T) {
+		s := &server{}
+		s.standby = [][]Step{{Status{Code: 503}}}
+		play(t, s, func(c *client) {
+			time.Sleep(60 * second)
+			c.endedOnce(policy.ErrExhausted)
+			if errors.Is(c.standbyEnds()[0], mcptransport.ErrNotOffered) {
+				t.Errorf("the stream ended with %v", c.standbyEnds()[0])
+			}
+			n := len(s.of("standby"))
+			c.ping()
+			if len(s.of("standby")) != n+1 {
+				t.Error("the stream was not opened again")
+			}
+		})
+	})
+}
+
+// A server may negotiate a version that has no standby stream.
+func TestNoStandbyInTheNewEra(t *testing.T) {
+	s := &server{version: newVersion, session: "-"}
+	synctest.Test(t, func(t *testing.T) {
+		s.start(t)
+		c := dial(t, s)
+		c.handshake()
+		time.Sleep(60 * second)
+		if n := len(s.of("standby")); n != 0 {
+			t.Errorf("%d GETs, want none", n)
+		}
+		c.conn.Close()
+		<-c.over
+	})
+}
+
+// Where the standby stream has got to is told like for calls.
+func TestPositionsOfTheStandbyStream(t *testing.T) {
+	s := &server{}
+	s.standby = [][]Step{{M("s1", 1), M("", 2), M("s2", 3), Stall}}
+	play(t, s, func(c *client) {
+		synctest.Wait()
+		want := []mcptransport.Position{
+			{SessionID: "session-1", ProtocolVersion: "2025-11-25", LastEventID: "s1"},
+			{SessionID: "session-1", ProtocolVersion: "2025-11-25", LastEventID: "s2"},
+		}
+		c.note(func() {
+			if diff := cmp.Diff(want, c.positions, cmp.Comparer(func(a, b jsonrpc.ID) bool { return a == b })); diff != "" {
+				t.Errorf("positions (-want +got):\n%s", diff)
+			}
+		})
+	})
+}
+
+// The handshake waits for the GET to be on its way, but not for ever, and not for
+// its answer.
+func TestTheHandshakeIsNotHeldUp(t *testing.T) {
+	t.Run("no connection", func(t *testing.T) {
+		s := &server{}
+		synctest.Test(t, func(t *testing.T) {
+			s.start(t)
+			c := dial(t, s, func(tr *mcptransport.Transport) {
+				next := tr.Client.HTTPClient.Transport
+				tr.Client.HTTPClient = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+					if r.Method == http.MethodGet {
+						<-r.Context().Done()
+						return nil, r.Context().Err()
+					}
+					return next.RoundTrip(r)
+				})}
+			})
+			if o := c.begin(t.Context(), "initialize", `{}`)(); o.err != nil {
+				t.Fatal(o.err)
+			}
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 3*second)
+			defer cancel()
+			if err := c.conn.Write(ctx, &jsonrpc.Request{Method: "notifications/initialized"}); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took != 3*second {
+				t.Errorf("it took %v, want the context's 3 s", took)
+			}
+			c.conn.Close()
+			<-c.over
+		})
+	})
+	t.Run("a transport without httptrace", func(t *testing.T) {
+		s := &server{}
+		s.standby = [][]Step{{Open, Wait(time.Hour)}}
+		start := time.Now()
+		var opened atomic.Int32
+		play(t, s, func(c *client) {
+			if took := time.Since(start); took > time.Minute {
+				t.Errorf("it took %v", took)
+			}
+			synctest.Wait()
+			if n := opened.Load(); n != 1 {
+				t.Errorf("the caller's trace was told %d times, want 1", n)
+			}
+		}, func(tr *mcptransport.Transport) {
+			start = time.Now()
+			tr.Client.Trace = &eventsource.Trace{Open: func(eventsource.OpenInfo) { opened.Add(1) }}
+			next := tr.Client.HTTPClient.Transport
+			tr.Client.HTTPClient = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				ctx, cancel := context.WithCancel(context.Background())
+				context.AfterFunc(r.Context(), cancel)
+				return next.RoundTrip(r.Clone(ctx))
+			})}
+		})
+	})
 }
 
 // A page was taken for a stream: 30,000 GETs in 11 h.

@@ -52,16 +52,12 @@ func (c *connection) openStandby(ctx context.Context) {
 
 // listen runs the standby stream from where it was left.
 func (c *connection) listen(s standby, onItsWay func()) {
-	defer onItsWay()
 	client := c.streams
-	client.Policy = func() policy.Reconnector {
-		next := c.policy(c.protocolVersion(), Listen)()
-		return policy.Func(func(a policy.Attempt) policy.Decision {
-			onItsWay()
-			s.opened = s.opened || !a.Open.IsZero()
-			return next.Next(a)
-		})
-	}
+	client.Policy = c.policy(c.protocolVersion(), Listen)
+	client.Trace = watched(client.Trace, func() {
+		onItsWay()
+		s.opened = true
+	}, onItsWay)
 	ctx := httptrace.WithClientTrace(c.ctx, &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { onItsWay() },
 	})
@@ -69,6 +65,28 @@ func (c *connection) listen(s standby, onItsWay func()) {
 	err := c.listenTo(stream)
 	s.lastEventID = stream.LastEventID()
 	c.standbyEnded(s, err)
+}
+
+// watched returns a trace that does what t does, and calls opened and ended for each
+// attempt.
+func watched(t *eventsource.Trace, opened, ended func()) *eventsource.Trace {
+	if t == nil {
+		t = &eventsource.Trace{}
+	}
+	w := *t
+	w.Open = func(i eventsource.OpenInfo) {
+		opened()
+		if t.Open != nil {
+			t.Open(i)
+		}
+	}
+	w.End = func(a policy.Attempt) {
+		ended()
+		if t.End != nil {
+			t.End(a)
+		}
+	}
+	return &w
 }
 
 // listenTo delivers what the standby stream brings, and returns its end.

@@ -20,6 +20,7 @@ import (
 	"github.com/reprise-sse/reprise/eventsource"
 	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/examples/mcp/mcptransport"
+	"github.com/reprise-sse/reprise/policy"
 )
 
 func jsonBody(status int, body string) Status {
@@ -439,8 +440,8 @@ func TestResumeWhatCannotBeResumed(t *testing.T) {
 	} {
 		n := 0
 		for msg, err := range tr.Resume(t.Context(), p) {
-			if n++; msg != nil || !errors.Is(err, mcptransport.ErrLost) {
-				t.Errorf("got %v, %v; want ErrLost", msg, err)
+			if n++; msg != nil || !errors.Is(err, mcptransport.ErrLost) || !errors.Is(err, policy.ErrNotResumable) {
+				t.Errorf("got %v, %v; want ErrLost for ErrNotResumable", msg, err)
 			}
 		}
 		if n != 1 {
@@ -499,7 +500,7 @@ func TestResumeInASessionThatIsGone(t *testing.T) {
 
 func TestLeavingAResumedCall(t *testing.T) {
 	s := &server{}
-	s.resumes = [][]Step{{M("m1", 1), M("m2", 2), Stall}}
+	s.resumes = [][]Step{{M("", 0), M("m1", 1), M("", 0), M("m2", 2), Stall}}
 	synctest.Test(t, func(t *testing.T) {
 		s.start(t)
 		var positions []string
@@ -507,11 +508,11 @@ func TestLeavingAResumedCall(t *testing.T) {
 		tr.Client.HTTPClient = s.Client()
 		n := 0
 		for range tr.Resume(t.Context(), position("p0")) {
-			if n++; n == 2 {
+			if n++; n == 4 {
 				break
 			}
 		}
-		// The second message may not have been dealt with.
+		// The last message may not have been dealt with, and two have moved nothing.
 		if diff := cmp.Diff([]string{"m1"}, positions); diff != "" {
 			t.Errorf("positions (-want +got):\n%s", diff)
 		}
