@@ -19,10 +19,9 @@ import (
 // transports report no more than that their context was cancelled.
 type attempt struct {
 	stream *Stream
-	facts  policy.Attempt
-	parent context.Context // the stream's
 	ctx    context.Context // of the attempt
 	cancel context.CancelCauseFunc
+	guard  resendGuard
 
 	within clock.Timer // the limit of Decision.Within; nil if there is none
 
@@ -31,9 +30,22 @@ type attempt struct {
 
 	unsent    *requestBody  // made for the request and not handed over
 	body      io.ReadCloser // of the response; nil without one
-	bodyOnce  sync.Once     // closes body
 	stopClose func() bool   // keeps the context's end from closing body; nil if it does not
+	bodyOnce  sync.Once     // closes body
 	adopted   bool          // the response is not to a request of the stream
+
+	// What will be facts: see policy.Attempt. That is larger, and not needed while
+	// the stream is open.
+	kind             policy.Kind
+	futile           bool
+	retrySent        bool
+	number           int
+	err              error
+	status           int
+	header           http.Header
+	events, messages int
+	asked            time.Duration // by a Retry-After
+	start, opened    time.Time
 }
 
 // An interruption is the cause with which an attempt's context is cancelled.
@@ -57,13 +69,13 @@ func (s *Stream) attempt(ctx context.Context, number int, limits *policy.Decisio
 	a := s.newAttempt(ctx, number, limits)
 	defer a.release()
 	if source := a.open(); source != nil {
-		left = a.read(source, yield)
+		left = a.read(ctx, source, yield)
 	}
 	return a.end(), left
 }
 
 func (s *Stream) newAttempt(ctx context.Context, number int, limits *policy.Decision) *attempt {
-	a := &attempt{stream: s, parent: ctx, facts: policy.Attempt{Number: number, Start: s.client.Clock.Now()}}
+	a := &attempt{stream: s, number: number, start: s.client.Clock.Now()}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	s.mu.Lock()
 	s.restart, s.interrupt = false, a.cancel
@@ -81,26 +93,41 @@ func (s *Stream) newAttempt(ctx context.Context, number int, limits *policy.Deci
 	return a
 }
 
-// end completes the facts of an attempt that is over.
+// end returns the facts of an attempt that is over.
 func (a *attempt) end() *policy.Attempt {
 	s := a.stream
 	a.settle()
 	a.release()
-	a.facts.End = s.client.Clock.Now()
-	a.facts.Retry, a.facts.HasRetry = s.retry, s.hasRetry
-	if s.hasRetry {
-		a.facts.Asked = max(a.facts.Asked, s.retry)
+	facts := &policy.Attempt{
+		Number:      a.number,
+		Kind:        a.kind,
+		Err:         a.err,
+		Futile:      a.futile,
+		Status:      a.status,
+		Header:      a.header,
+		Events:      a.events,
+		Messages:    a.messages,
+		RetrySent:   a.retrySent,
+		Retry:       s.retry,
+		HasRetry:    s.hasRetry,
+		Asked:       a.asked,
+		LastEventID: s.LastEventID(),
+		Start:       a.start,
+		Open:        a.opened,
+		End:         s.client.Clock.Now(),
 	}
-	a.facts.LastEventID = s.LastEventID()
-	return &a.facts
+	if s.hasRetry {
+		facts.Asked = max(facts.Asked, s.retry)
+	}
+	return facts
 }
 
-// open connects and returns where to read the stream from, or nil and leaves in
-// the facts why not, as far as can be told without the interruption.
+// open connects and returns where to read the stream from, or nil and notes why
+// not, as far as can be told without the interruption.
 func (a *attempt) open() io.Reader {
 	resp, err := a.connect()
 	if err != nil {
-		a.facts.Kind, a.facts.Err = policy.Failed, err
+		a.kind, a.err = policy.Failed, err
 		return nil
 	}
 	a.body = resp.Body
@@ -110,23 +137,23 @@ func (a *attempt) open() io.Reader {
 	if a.adopted || !endsWithContext(a.stream.client.HTTPClient) {
 		a.stopClose = context.AfterFunc(a.ctx, a.closeBody)
 	}
-	a.facts.Status, a.facts.Header = resp.StatusCode, resp.Header
+	a.status, a.header = resp.StatusCode, resp.Header
 
 	source, why := eventStream(resp, a)
 	if why != "" {
-		a.facts.Kind, a.facts.Err = policy.Rejected, a.reject(resp, why)
-		a.facts.Asked = retryAfter(resp.Header)
+		a.kind, a.err = policy.Rejected, a.reject(resp, why)
+		a.asked = retryAfter(resp.Header)
 		return nil
 	}
 	if err := a.ctx.Err(); err != nil {
 		// It was interrupted as the headers came, and no use was made of them.
-		a.facts.Kind, a.facts.Err = policy.Failed, err
-		a.facts.Status, a.facts.Header = 0, nil
+		a.kind, a.err = policy.Failed, err
+		a.status, a.header = 0, nil
 		return nil
 	}
-	a.facts.Open = a.stream.client.Clock.Now()
+	a.opened = a.stream.client.Clock.Now()
 	if hook := a.stream.client.Trace.Open; hook != nil {
-		info := OpenInfo{Number: a.facts.Number, Status: resp.StatusCode, Header: resp.Header}
+		info := OpenInfo{Number: a.number, Status: resp.StatusCode, Header: resp.Header}
 		if resp.Request != nil {
 			info.URL = resp.Request.URL
 		}
@@ -163,7 +190,7 @@ func (a *attempt) connect() (*http.Response, error) {
 		return nil, err
 	}
 	if s.client.Trace.Connect != nil {
-		s.client.Trace.Connect(ConnectInfo{Number: a.facts.Number, Request: req})
+		s.client.Trace.Connect(ConnectInfo{Number: a.number, Request: req})
 	}
 
 	client := *http.DefaultClient
@@ -213,7 +240,7 @@ func (a *attempt) decode(source io.Reader) {
 	s.decoder.reset(source, s.LastEventID(), &hooks{
 		comment: s.client.Trace.Comment,
 		retry: func(d time.Duration) {
-			a.facts.RetrySent = true
+			a.retrySent = true
 			s.retry, s.hasRetry = d, true
 			if s.client.Trace.Retry != nil {
 				s.client.Trace.Retry(d)
@@ -223,24 +250,25 @@ func (a *attempt) decode(source io.Reader) {
 	})
 }
 
-// read yields the events of source until it ends or the loop is left.
-func (a *attempt) read(source io.Reader, yield func(Event, error) bool) (left bool) {
+// read yields the events of source until it ends, the stream's context does, or the
+// loop is left.
+func (a *attempt) read(ctx context.Context, source io.Reader, yield func(Event, error) bool) (left bool) {
 	a.decode(source)
-	for a.parent.Err() == nil {
+	for ctx.Err() == nil {
 		resume := a.stream.decoder.LastEventID()
 		event, err := a.stream.decoder.Next()
 		if err != nil {
-			a.facts.Kind, a.facts.Err = endOfRead(err)
+			a.kind, a.err = endOfRead(err)
 			return false
 		}
-		a.facts.Events++
+		a.events++
 		if event.Data != "" {
-			if a.facts.Messages == 0 && a.within != nil {
+			if a.messages == 0 && a.within != nil {
 				a.within.Stop()
 			}
-			a.facts.Messages++
+			a.messages++
 		}
-		if a.parent.Err() != nil {
+		if ctx.Err() != nil {
 			// The loop is not given this event. Who resumes later must be sent it.
 			a.stream.setLastEventID(resume)
 			return false
@@ -292,10 +320,10 @@ func (a *attempt) settle() {
 	defer s.mu.Unlock()
 	s.interrupt = nil
 	i, ok := context.Cause(a.ctx).(*interruption)
-	if !ok || a.facts.Futile || a.facts.Kind == policy.Rejected || a.facts.Kind == policy.TooLarge {
+	if !ok || a.futile || a.kind == policy.Rejected || a.kind == policy.TooLarge {
 		return
 	}
-	a.facts.Kind, a.facts.Err = i.kind, i.err
+	a.kind, a.err = i.kind, i.err
 	if i.kind == policy.Restarted {
 		s.restart = false // this was it
 	}

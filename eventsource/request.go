@@ -18,6 +18,19 @@ const (
 	headerPragma         = "Pragma"
 )
 
+// defaultHeader is what an attempt's request has unless the caller's has it. HTML
+// §9.2.2, the constructor, steps 10 and 11: Accept, and the cache mode no-store, for
+// which Fetch sends the next two. A compressed response is apt to be held back until
+// a block is full.
+//
+// Requests share these values: who may send a request must not change it.
+var defaultHeader = http.Header{
+	headerAccept:         {"text/event-stream"},
+	headerCacheControl:   {"no-cache"},
+	headerPragma:         {"no-cache"},
+	headerAcceptEncoding: {"identity"},
+}
+
 // idempotencyKeys are the headers that make net/http, and so this package, take a
 // request of any method for repeatable.
 var idempotencyKeys = [...]string{"Idempotency-Key", "X-Idempotency-Key"}
@@ -36,32 +49,20 @@ func (e *unsendableError) Unwrap() error { return e.err }
 func (a *attempt) newRequest() (*http.Request, error) {
 	s := a.stream
 	if s.unsendable != nil {
-		a.facts.Futile = true
+		a.futile = true
 		return nil, s.unsendable
 	}
 	id := s.LastEventID()
 	if !validHeaderValue(id) {
-		a.facts.Futile = true
+		a.futile = true
 		return nil, ErrUnsendableID
 	}
 
-	guard := &resendGuard{cancel: a.cancel}
-	req := s.request.WithContext(guard.watch(a.ctx))
-	if s.client.Prepare != nil {
-		req = req.Clone(req.Context()) // all of it may be edited
-	} else {
-		req.Header = req.Header.Clone()
-	}
-	if req.Header == nil {
+	req := s.request.WithContext(a.watchResends())
+	if req.Header = req.Header.Clone(); req.Header == nil {
 		req.Header = make(http.Header)
 	}
-	// HTML §9.2.2, the constructor, steps 10 and 11: Accept, and the cache mode
-	// no-store, for which Fetch sends the next two. A compressed response is apt
-	// to be held back until a block is full.
-	setDefault(req.Header, headerAccept, "text/event-stream")
-	setDefault(req.Header, headerCacheControl, "no-cache")
-	setDefault(req.Header, headerPragma, "no-cache")
-	setDefault(req.Header, headerAcceptEncoding, "identity")
+	setDefault(req.Header)
 	// HTML §9.2.3, reestablish the connection, step 5.3
 	if id != "" {
 		req.Header[headerLastEventID] = []string{id}
@@ -69,9 +70,13 @@ func (a *attempt) newRequest() (*http.Request, error) {
 		delete(req.Header, headerLastEventID)
 	}
 
+	if s.client.Prepare != nil {
+		req = req.Clone(req.Context()) // all of it may be edited
+	}
+
 	body, err := s.attemptBody()
 	if err != nil {
-		a.facts.Futile = true
+		a.futile = true
 		return nil, err
 	}
 	req.Body = nil
@@ -84,11 +89,11 @@ func (a *attempt) newRequest() (*http.Request, error) {
 		}
 	}
 	if body == nil && req.Body == nil && hasBody(s.request) {
-		a.facts.Futile = true
+		a.futile = true
 		return nil, ErrNotReplayable
 	}
 	if err := sendable(req); err != nil {
-		a.facts.Futile = true
+		a.futile = true
 		return nil, err
 	}
 	prepared := body == nil || req.Body != io.ReadCloser(body)
@@ -96,9 +101,12 @@ func (a *attempt) newRequest() (*http.Request, error) {
 	return req, nil
 }
 
-func setDefault(h http.Header, name, value string) {
-	if _, ok := h[name]; !ok {
-		h[name] = []string{value}
+// setDefault completes h with defaultHeader.
+func setDefault(h http.Header) {
+	for name, values := range defaultHeader {
+		if _, ok := h[name]; !ok {
+			h[name] = values
+		}
 	}
 }
 

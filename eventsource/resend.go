@@ -26,19 +26,19 @@ var errResend = errors.New("eventsource: the connection was lost before a respon
 // It is the first header because that precedes the first byte for certain: on
 // HTTP/2, httptrace's WroteHeaders may come when the response is there already.
 type resendGuard struct {
-	cancel context.CancelCauseFunc // of the attempt
-	sent   atomic.Bool             // a request was begun, and nothing was received since
-	http2  atomic.Bool             // it was HTTP/2's
+	sent  atomic.Bool // a request was begun, and nothing was received since
+	http2 atomic.Bool // it was HTTP/2's
 }
 
-// watch returns a context whose requests the guard sees.
-func (g *resendGuard) watch(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { g.check() },
+// watchResends returns the context of the attempt, made to end with a resend.
+func (a *attempt) watchResends() context.Context {
+	g := &a.guard
+	return httptrace.WithClientTrace(a.ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { a.endIfResent() },
 		GotConn: func(info httptrace.GotConnInfo) {
 			// Cancelling alone can lose the race with the write. A connection of
 			// HTTP/1.1 is this request's alone; one of HTTP/2 is shared.
-			if g.check() && !g.isHTTP2(info) {
+			if a.endIfResent() && !g.isHTTP2(info) {
 				info.Conn.Close()
 			}
 		},
@@ -55,11 +55,11 @@ func (g *resendGuard) watch(ctx context.Context) context.Context {
 	})
 }
 
-func (g *resendGuard) check() (resend bool) {
-	if !g.sent.Load() {
+func (a *attempt) endIfResent() (resend bool) {
+	if !a.guard.sent.Load() {
 		return false
 	}
-	g.cancel(&interruption{policy.Failed, errResend})
+	a.cancel(&interruption{policy.Failed, errResend})
 	return true
 }
 

@@ -33,8 +33,8 @@ type Stream struct {
 
 	mu          sync.Mutex // guards what follows; no hook or policy is called under it
 	state       streamState
+	restart     bool // Reconnect was called and no attempt has begun since
 	lastEventID string
-	restart     bool                    // Reconnect was called and no attempt has begun since
 	interrupt   context.CancelCauseFunc // ends the attempt that is under way; nil between attempts
 	wake        chan<- struct{}         // ends the wait that is under way; nil outside waits
 }
