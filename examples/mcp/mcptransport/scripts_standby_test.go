@@ -218,6 +218,30 @@ func TestNoStandbyInTheNewEra(t *testing.T) {
 	})
 }
 
+// The session is not ready before the client has said so.
+func TestTheStandbyStreamAwaitsTheHandshake(t *testing.T) {
+	s := &server{}
+	s.standby = [][]Step{{Open, Stall}}
+	synctest.Test(t, func(t *testing.T) {
+		s.start(t)
+		c := dial(t, s)
+		if o := c.begin(t.Context(), "initialize", `{}`)(); o.err != nil {
+			t.Fatal(o.err)
+		}
+		for i, method := range []string{"notifications/progress", "notifications/initialized", "notifications/progress"} {
+			if err := c.notify(method, `{}`); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if n := len(s.of("standby")); n != min(i, 1) {
+				t.Errorf("%d GETs after message %d, want %d", n, i, min(i, 1))
+			}
+		}
+		c.conn.Close()
+		<-c.over
+	})
+}
+
 // Where the standby stream has got to is told like for calls.
 func TestPositionsOfTheStandbyStream(t *testing.T) {
 	s := &server{}
