@@ -199,7 +199,9 @@ func (d *Decoder) NextRaw() (RawEvent, error) {
 	if err != nil {
 		return RawEvent{}, err
 	}
-	d.reportID()
+	if d.hooks.commit != nil {
+		d.reportID()
+	}
 	if len(typ) == 0 {
 		copy(d.message[:], defaultType)
 		typ = d.message[:]
@@ -210,59 +212,66 @@ func (d *Decoder) NextRaw() (RawEvent, error) {
 // dispatch reads on to the next event and returns its data and type, which are valid
 // until the next call; an empty type stands for the default. The ID is in lastID.
 func (d *Decoder) dispatch() (data, typ []byte, err error) {
+	if d.err != nil {
+		return nil, nil, d.err
+	}
 	l := &d.lines
-	for d.err == nil {
-		start, end := l.start, l.start
+	start, from := l.start, l.searched // kept here, too: it takes time to read what was just written
+	for {
+		end, next := start, start+1
 		if start < len(l.buf) && l.buf[start] == '\n' {
-			l.skipTo(start + 1) // a blank line is not worth a call
-		} else if end = l.lineEnd(); end < l.cr {
-			l.skipTo(end + 1)
-		} else if end = l.endAtCR(); end < 0 {
+			l.skipTo(next) // a blank line is not worth a call
+		} else if end = from + indexLF(l.buf[from:]); end < l.cr {
+			next = end + 1
+			l.skipTo(next)
+		} else if end = l.endAtCR(); end >= 0 {
+			next = l.start
+		} else {
 			if err := d.fill(); err != nil {
-				d.fail(err)
+				return nil, nil, d.fail(err)
 			}
+			start, from = l.start, l.searched
 			continue
 		}
 		switch {
 		case start == end:
-			if d.endBlock() {
+			// HTML §9.2.6, dispatch, step 1.
+			if d.hasID {
+				d.commit()
+			}
+			if d.hasData {
 				return d.take()
 			}
+			d.discard()
 		case end-start > d.left(), !d.field(start, end):
-			d.fail(d.tooLarge())
+			return nil, nil, d.fail(d.tooLarge())
 		}
+		start, from = next, next
 	}
-	return nil, nil, d.err
 }
 
 // fail makes err the error of every call from now on, and lets go of the memory that
-// no call will need.
-func (d *Decoder) fail(err error) {
+// no call will need. It returns err.
+func (d *Decoder) fail(err error) error {
 	d.err = err
 	d.typ.clear()
 	d.id.clear()
 	d.own()
 	d.lines.reset(nil)
 	d.release()
+	return err
 }
 
-// endBlock does what a blank line does, but for handing out the event: it reports
-// whether there is one.
-func (d *Decoder) endBlock() bool {
-	// HTML §9.2.6, dispatch, step 1.
-	if d.hasID {
-		d.commit()
-	}
-	if d.hasData {
-		return true
-	}
-	// Step 2. The ID has taken effect nevertheless.
+// discard ends a block without data: HTML §9.2.6, dispatch, step 2. Its ID has taken
+// effect nevertheless.
+func (d *Decoder) discard() {
 	d.typ.clear()
-	d.reportID()
+	if d.hooks.commit != nil {
+		d.reportID()
+	}
 	if d.bigNames {
 		d.account()
 	}
-	return false
 }
 
 // take takes the data and the type out of the block, so that a new one begins.
@@ -273,8 +282,7 @@ func (d *Decoder) take() (data, typ []byte, err error) {
 		// An LF ends any ill-formed sequence, so decoding the lines together is
 		// decoding each of them.
 		if decodedLen(data) > l.most {
-			d.fail(d.tooLarge())
-			return nil, nil, d.err
+			return nil, nil, d.fail(d.tooLarge())
 		}
 		d.decoded = appendDecoded(d.decoded[:0], data)
 		data = d.decoded[:len(d.decoded):len(d.decoded)]
@@ -298,8 +306,8 @@ func (d *Decoder) field(start, end int) bool {
 	line := l.buf[start:end]
 	switch line[0] {
 	case 'd':
-		if v, ok := fieldValue(line, "data"); ok {
-			start = end - len(v)
+		if i := valueIndex(line, "data"); i >= 0 {
+			start += i
 			d.nonASCII = !l.isASCII(start, end) || d.nonASCII
 			if d.hasData {
 				d.own()
@@ -310,17 +318,17 @@ func (d *Decoder) field(start, end int) bool {
 			d.hasData = true
 		}
 	case 'e':
-		if v, ok := fieldValue(line, "event"); ok {
-			return d.set(&d.typ, end-len(v), end)
+		if i := valueIndex(line, "event"); i >= 0 {
+			return d.view(&d.typ, start+i, end) || d.set(&d.typ, start+i, end)
 		}
 	case 'i':
-		if v, ok := fieldValue(line, "id"); ok && !hasNUL(v) {
+		if i := valueIndex(line, "id"); i >= 0 && !hasNUL(line[i:]) {
 			d.hasID = true
-			return d.set(&d.id, end-len(v), end)
+			return d.view(&d.id, start+i, end) || d.set(&d.id, start+i, end)
 		}
 	case 'r':
-		if v, ok := fieldValue(line, "retry"); ok {
-			if retry, ok := parseRetry(v); ok {
+		if i := valueIndex(line, "retry"); i >= 0 {
+			if retry, ok := parseRetry(line[i:]); ok {
 				d.retry, d.hasRetry = retry, true
 				if d.hooks.retry != nil {
 					d.hooks.retry(retry)
@@ -329,9 +337,19 @@ func (d *Decoder) field(start, end int) bool {
 		}
 	case ':':
 		if d.hooks.comment != nil {
-			d.hooks.comment(string(appendDecoded(nil, trimSpace(line[1:]))))
+			d.hooks.comment(string(appendDecoded(nil, line[valueIndex(line, ""):])))
 		}
 	}
+	return true
+}
+
+// view makes buf[start:end] the type or the ID of the block, if that takes no thought.
+func (d *Decoder) view(v *value, start, end int) bool {
+	if end > d.lines.nonASCII || end-start > bigName {
+		return false
+	}
+	v.view(start, end)
+	d.views = true
 	return true
 }
 
@@ -368,13 +386,11 @@ func (d *Decoder) commit() {
 	d.id.clear()
 }
 
-// reportID tells the hook if the last event ID has changed.
+// reportID tells the hook, which must not be nil, if the last event ID has changed.
 func (d *Decoder) reportID() {
-	if d.lastIDStale && d.hooks.commit != nil {
-		before := d.lastIDText
-		if id := d.LastEventID(); id != before {
-			d.hooks.commit(id)
-		}
+	before := d.lastIDText
+	if id := d.LastEventID(); id != before {
+		d.hooks.commit(id)
 	}
 }
 
@@ -458,8 +474,7 @@ func (d *Decoder) fill() error {
 
 // inEvent reports whether the block has a data line, the line being read included.
 func (d *Decoder) inEvent() bool {
-	_, ok := fieldValue(d.lines.buf[d.lines.start:], "data")
-	return ok || d.hasData
+	return d.hasData || valueIndex(d.lines.buf[d.lines.start:], "data") >= 0
 }
 
 // own copies the values that are views, before what they view changes.
@@ -561,29 +576,24 @@ func (v *value) release() {
 	}
 }
 
-// fieldValue returns the value of the line if its field has the given name
-// (HTML §9.2.6: the name ends at the first colon; one space after that is not part of
-// the value; a line without a colon is all name).
-func fieldValue(line []byte, name string) (v []byte, ok bool) {
-	if len(line) < len(name) || string(line[:len(name)]) != name {
-		return nil, false
+// valueIndex returns the index of the value in the line if its field has the given
+// name, or -1 (HTML §9.2.6: the name ends at the first colon; one space after that is
+// not part of the value; a line without a colon is all name).
+func valueIndex(line []byte, name string) int {
+	i := len(name)
+	switch {
+	case len(line) < i || string(line[:i]) != name:
+		return -1
+	case len(line) == i:
+		return i
+	case line[i] != ':':
+		return -1
 	}
-	rest := line[len(name):]
-	if len(rest) == 0 {
-		return rest, true
+	i++
+	if i < len(line) && line[i] == ' ' {
+		i++
 	}
-	if rest[0] != ':' {
-		return nil, false
-	}
-	return trimSpace(rest[1:]), true
-}
-
-// trimSpace returns b without the one leading space that it may have.
-func trimSpace(b []byte) []byte {
-	if len(b) > 0 && b[0] == ' ' {
-		return b[1:]
-	}
-	return b
+	return i
 }
 
 // parseRetry returns the reconnection time that value stands for: milliseconds, in

@@ -91,15 +91,8 @@ func (l *lineReader) reset(source io.Reader) {
 	*l = lineReader{source: source, buf: buf[:0], spare: l.spare, work: l.work}
 }
 
-// lineEnd returns the index of the first LF in buf that is not behind us, or
-// len(buf). Unless it is below cr the line ends at a CR, or is not yet whole: see
-// endAtCR.
-func (l *lineReader) lineEnd() int {
-	return l.searched + indexLF(l.buf[l.searched:])
-}
-
-// endAtCR returns the index of the CR that ends the line and steps over it, or returns
-// -1 if there is none: the rest of the line has yet to be read.
+// endAtCR is for a line that no LF ends before cr. It returns the index of the CR that
+// does and steps over it, or returns -1: the rest of the line has yet to be read.
 func (l *lineReader) endAtCR() int {
 	if l.cr == len(l.buf) {
 		l.work += l.cr - l.searched
