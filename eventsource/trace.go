@@ -2,6 +2,7 @@ package eventsource
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -80,7 +81,7 @@ type WaitInfo struct {
 
 // LogTrace returns a Trace that logs to l: an open stream, the end of an attempt
 // and the wait that follows at level Info (an attempt that failed at Warn), the
-// end of a stream at Info, or at Error if it was given up. Requests and the
+// end of a stream at Info, or at Error if it ends with a [*StopError]. Requests and the
 // reconnection time are logged at Debug; comments are not. No record holds a
 // query string, user info, a header's value or a last event ID. A nil l means
 // slog.Default().
@@ -126,7 +127,11 @@ func LogTrace(l *slog.Logger) *Trace {
 				log(slog.LevelInfo, "event stream: over")
 				return
 			}
-			log(slog.LevelError, "event stream: over", slog.String("error", err.Error()))
+			level := slog.LevelInfo // what ended the context is the caller's own doing
+			if given := (*StopError)(nil); errors.As(err, &given) {
+				level = slog.LevelError
+			}
+			log(level, "event stream: over", slog.String("error", redactQuotes(err.Error(), true)))
 		},
 	}
 }
