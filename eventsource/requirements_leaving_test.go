@@ -171,6 +171,35 @@ func TestR079BlockedReadIsBrokenOff(t *testing.T) {
 	})
 }
 
+// R079: a body whose Close reads the rest, as some transports do to keep a
+// connection, does not hold up who leaves.
+func TestR079BodyThatDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := serve(t, []Step{Event{Data: "a"}, Stall})
+		client := &http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+			resp, err := srv.Client().Transport.RoundTrip(req)
+			if err == nil {
+				resp.Body = &drainingBody{resp.Body}
+			}
+			return resp, err
+		})}
+		for range (&eventsource.Client{HTTPClient: client}).Stream(request(t.Context(), t, srv.URL)).Events() {
+			break
+		}
+		synctest.Wait()
+		if !srv.Requests()[0].ClientLeft {
+			t.Error("the client is still there")
+		}
+	})
+}
+
+type drainingBody struct{ io.ReadCloser }
+
+func (b *drainingBody) Close() error {
+	io.Copy(io.Discard, b.ReadCloser)
+	return b.ReadCloser.Close()
+}
+
 // R081: a stream may be closed from anywhere: its loop, its hooks, its Prepare, its
 // policy, its round tripper, and after it is over. There is no deadlock and no
 // further request.

@@ -335,8 +335,27 @@ func TestR075BodyThatCannotBeRepeated(t *testing.T) {
 		if !errors.Is(s.err, eventsource.ErrNotReplayable) {
 			t.Errorf("the error is %v", s.err)
 		}
-		if n := len(srv.Requests()); n != 1 || len(s.events) != 0 {
-			t.Errorf("%d requests, %d events", n, len(s.events))
+		if n := len(srv.Requests()); n != 1 || len(s.events) != 0 || s.took != 0 {
+			t.Errorf("%d requests, %d events, after %v", n, len(s.events), s.took)
+		}
+	})
+}
+
+// R075: nor is the rest of a body sent of which a Prepare that failed has read.
+func TestR075BodyThatPrepareHasRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := serve(t, []Step{Event{Data: "not asked for"}, End})
+		req := post(t, srv, "", "k")
+		req.Body, req.GetBody, req.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader("once"))), nil, -1
+		s := follow(srv, eventsource.Client{Prepare: func(req *http.Request) error {
+			if req.Body != nil {
+				io.ReadFull(req.Body, make([]byte, 2))
+				return errors.New("the vault is closed")
+			}
+			return nil
+		}}, req)
+		if !errors.Is(s.err, eventsource.ErrNotReplayable) || len(srv.Requests()) != 0 {
+			t.Errorf("%d requests and %v", len(srv.Requests()), s.err)
 		}
 	})
 }
