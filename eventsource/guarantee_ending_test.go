@@ -75,9 +75,13 @@ func oneEnd(records []*scenario.Record, c *complaints) {
 
 // didAtDone reports whether the caller broke out of Trace.Done.
 func didAtDone(r *scenario.Record) bool {
-	for i, e := range r.Log {
-		if (e.What == scenario.Panic.String() || e.What == scenario.Exit.String()) && r.Log[i-1].What == scenario.Done.String() {
-			return true
+	done := false
+	for _, e := range r.Log {
+		switch e.What {
+		case scenario.Done.String():
+			done = true
+		case scenario.Panic.String(), scenario.Exit.String():
+			return done
 		}
 	}
 	return false

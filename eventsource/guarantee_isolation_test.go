@@ -13,12 +13,12 @@ import (
 
 // aloneAndTogether plays each scenario alone, and then both at once with the same
 // Client but for the hooks.
-func aloneAndTogether(t *testing.T, scenarios []scenario.Scenario) (records []*scenario.Record) {
+func aloneAndTogether(run runScenarios, scenarios []scenario.Scenario) (records []*scenario.Record) {
 	for i := range scenarios {
 		scenarios[i].Policy = scenarios[0].Policy
-		records = append(records, scenario.Play(t, scenarios[i])...)
+		records = append(records, run(scenarios[i])...)
 	}
-	return append(records, scenario.Play(t, scenarios...)...)
+	return append(records, run(scenarios...)...)
 }
 
 // isolation: what happens to a stream does not depend on the others.

@@ -34,23 +34,32 @@ type property struct {
 
 	// play runs the scenarios, perhaps in several ways; nil means once and as they
 	// are.
-	play func(*testing.T, []scenario.Scenario) []*scenario.Record
+	play func(run runScenarios, scenarios []scenario.Scenario) []*scenario.Record
 
 	// check complains of what it finds in the records.
 	check func([]*scenario.Record, *complaints)
 }
+
+// runScenarios runs scenarios at the same time.
+type runScenarios func(...scenario.Scenario) []*scenario.Record
 
 // complaints are the ways in which a guarantee is broken.
 type complaints []string
 
 func (c *complaints) add(format string, args ...any) { *c = append(*c, fmt.Sprintf(format, args...)) }
 
+// run runs scenarios in a bubble of their own.
 func (p property) run(t *testing.T, scenarios ...scenario.Scenario) ([]*scenario.Record, complaints) {
+	return p.try(func(s ...scenario.Scenario) []*scenario.Record { return scenario.Play(t, s...) }, scenarios)
+}
+
+// try runs scenarios and checks the property.
+func (p property) try(run runScenarios, scenarios []scenario.Scenario) ([]*scenario.Record, complaints) {
 	var records []*scenario.Record
 	if p.play != nil {
-		records = p.play(t, scenarios)
+		records = p.play(run, scenarios)
 	} else {
-		records = scenario.Play(t, scenarios...)
+		records = run(scenarios...)
 	}
 	var c complaints
 	for _, r := range records {
@@ -71,6 +80,12 @@ func (p property) run(t *testing.T, scenarios ...scenario.Scenario) ([]*scenario
 	return records, c
 }
 
+// A tally is what a property test has seen.
+type tally struct {
+	kinds    map[policy.Kind]int
+	attempts int
+}
+
 // holds checks the property in random scenarios.
 func (p property) holds(t *testing.T) {
 	t.Helper()
@@ -78,28 +93,61 @@ func (p property) holds(t *testing.T) {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	kinds := make(map[policy.Kind]int)
-	attempts := 0
-	for i := range *propertyRuns {
-		rng := rand.New(rand.NewPCG(seed, uint64(i)))
-		scenarios := make([]scenario.Scenario, max(p.streams, 1))
-		for n := range scenarios {
-			scenarios[n] = scenario.Generate(rng, p.profile)
-		}
-		records, broken := p.run(t, scenarios...)
-		if len(broken) > 0 {
-			t.Fatalf("seed %d, run %d: %s", seed, i, p.report(t, scenarios, records, broken))
-		}
-		for kind, n := range records[0].Kinds() {
-			kinds[kind] += n
-		}
-		attempts += len(records[0].Attempts)
+	seen := tally{kinds: make(map[policy.Kind]int)}
+	for from := 0; from < *propertyRuns; from += runsPerBubble {
+		p.holdsFor(t, seed, from, min(from+runsPerBubble, *propertyRuns), &seen)
 	}
-	t.Logf("%d scenarios of seed %d, %d attempts, which ended as follows: %v", *propertyRuns, seed, attempts, kinds)
+	t.Logf("%d scenarios of seed %d, %d attempts, which ended as follows: %v", *propertyRuns, seed, seen.attempts, seen.kinds)
 	for kind := policy.Ended; kind <= policy.Restarted; kind++ {
-		if least := leastOfAKind * *propertyRuns / 10_000; kinds[kind] < least {
-			t.Errorf("only %d attempts were %v, not %d", kinds[kind], kind, least)
+		if least := leastOfAKind * *propertyRuns / 10_000; seen.kinds[kind] < least {
+			t.Errorf("only %d attempts were %v, not %d", seen.kinds[kind], kind, least)
 		}
+	}
+}
+
+// runsPerBubble is as many as there is time for in one bubble, for properties that
+// play a scenario a few times.
+const runsPerBubble = 100
+
+// scenarios makes those of a run.
+func (p property) scenarios(seed uint64, number int) []scenario.Scenario {
+	rng := rand.New(rand.NewPCG(seed, uint64(number)))
+	scenarios := make([]scenario.Scenario, max(p.streams, 1))
+	for n := range scenarios {
+		scenarios[n] = scenario.Generate(rng, p.profile)
+	}
+	return scenarios
+}
+
+// holdsFor checks the property in some runs of a seed, in one bubble.
+func (p property) holdsFor(t *testing.T, seed uint64, from, to int, seen *tally) {
+	t.Helper()
+	var records []*scenario.Record
+	var broken complaints
+	number := from
+	deadlock := scenario.Bubble(t, func() {
+		for ; number < to; number++ {
+			if records, broken = p.try(scenario.Run, p.scenarios(seed, number)); len(broken) > 0 {
+				return
+			}
+			for kind, n := range records[0].Kinds() {
+				seen.kinds[kind] += n
+			}
+			seen.attempts += len(records[0].Attempts)
+		}
+	})
+	if deadlock != "" && len(broken) == 0 {
+		// Which one was it?
+		for number = from; number < to && len(broken) == 0; number++ {
+			records, broken = p.run(t, p.scenarios(seed, number)...)
+		}
+		number--
+		if len(broken) == 0 {
+			broken.add("in one of the runs from %d to %d: %s", from, to, deadlock)
+		}
+	}
+	if len(broken) > 0 {
+		t.Fatalf("seed %d, run %d: %s", seed, number, p.report(t, p.scenarios(seed, number), records, broken))
 	}
 }
 

@@ -20,11 +20,11 @@ import (
 
 // cutInManyWays plays a scenario with its bodies read whole, byte by byte, and at
 // random.
-func cutInManyWays(t *testing.T, scenarios []scenario.Scenario) (records []*scenario.Record) {
+func cutInManyWays(run runScenarios, scenarios []scenario.Scenario) (records []*scenario.Record) {
 	s := scenarios[0]
 	for _, chunk := range []int{0, 1, -1 - len(s.Server)} {
 		s.Chunk = chunk
-		records = append(records, scenario.Play(t, s)...)
+		records = append(records, run(s)...)
 	}
 	return records
 }

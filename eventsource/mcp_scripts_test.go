@@ -297,7 +297,7 @@ func TestMCPScript03(t *testing.T) {
 		w := mcpCall(t, srv, eventsource.Client{})
 		w.checkStopped(t, policy.ErrExhausted, -1)
 		var stop *eventsource.StopError
-		if errors.As(w.err, &stop) && stop.Attempt.LastEventID != "a1" || !strings.Contains(w.err.Error(), " 5 ") {
+		if errors.As(w.err, &stop) && stop.Attempt.LastEventID != "a1" || !strings.HasSuffix(w.err.Error(), " 5") {
 			t.Errorf("the error shows neither the count nor the last ID: %v", w.err)
 		}
 		// The first wait is the one after progress, the second that of the first

@@ -21,7 +21,7 @@ import (
 
 // Run runs scenarios, at the same time, and returns what happened in each. The
 // streams share a transport, and those of equal policies the constructor. Run is to
-// be called in a bubble, and takes more than a year of its time.
+// be called in a bubble, and takes up to LongestRun of its time.
 func Run(scenarios ...Scenario) []*Record {
 	records := make([]*Record, len(scenarios))
 	play(scenarios, records)
@@ -43,11 +43,12 @@ func play(scenarios []Scenario, records []*Record) {
 	for _, r := range runs {
 		go r.consume()
 	}
-	horizon := time.After(Horizon + 24*time.Hour)
+	horizon := time.NewTimer(Horizon + 24*time.Hour)
+	defer horizon.Stop()
 	for _, r := range runs {
 		select {
 		case <-r.returned:
-		case <-horizon:
+		case <-horizon.C:
 			r.mu.Lock()
 			r.record.Hung = true
 			r.mu.Unlock()
@@ -59,7 +60,7 @@ func play(scenarios []Scenario, records []*Record) {
 		r.stream.Reconnect() // which does nothing after the end
 		r.cancel(ErrHorizon)
 	}
-	time.Sleep(366 * 24 * time.Hour)
+	time.Sleep(aftermath)
 	synctest.Wait()
 	for _, r := range runs {
 		r.mu.Lock()

@@ -1,0 +1,433 @@
+package eventsource_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprise-sse/reprise/clock"
+	"github.com/reprise-sse/reprise/eventsource"
+	"github.com/reprise-sse/reprise/internal/h2test"
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// A keepAliveServer speaks HTTP/1.1 over sockets. It answers the first request of
+// each connection, and reads the second and drops the connection without a byte,
+// as a server does that gives idle connections up.
+type keepAliveServer struct {
+	url      string
+	listener net.Listener
+	serving  sync.WaitGroup
+	patient  bool           // connections are not dropped
+	warm     sync.WaitGroup // requests for /warm that are still to come
+
+	mu       sync.Mutex
+	reset    bool // connections are reset, not closed
+	arrivals int  // of requests for /feed
+	conns    []net.Conn
+}
+
+func startKeepAliveServer(t *testing.T) *keepAliveServer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &keepAliveServer{url: "http://" + l.Addr().String(), listener: l}
+	s.serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			s.conns = append(s.conns, c)
+			s.mu.Unlock()
+			s.serving.Go(func() { s.serve(c) })
+		}
+	})
+	return s
+}
+
+// close ends the server. A transport may still be making a connection that nobody
+// wants any more; it is closed too.
+func (s *keepAliveServer) close() {
+	s.listener.Close()
+	s.mu.Lock()
+	for _, c := range s.conns {
+		c.Close()
+	}
+	s.mu.Unlock()
+	s.serving.Wait()
+}
+
+func (s *keepAliveServer) setReset(reset bool) {
+	s.mu.Lock()
+	s.reset = reset
+	s.mu.Unlock()
+}
+
+func (s *keepAliveServer) serve(c net.Conn) {
+	defer c.Close()
+	r := bufio.NewReader(c)
+	for n := 1; ; n++ {
+		req, err := http.ReadRequest(r)
+		if err != nil {
+			return
+		}
+		io.Copy(io.Discard, req.Body)
+		if req.URL.Path == "/warm" {
+			// Answered when all others are there, so each is on a connection of
+			// its own.
+			s.warm.Done()
+			s.warm.Wait()
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+			continue
+		}
+		s.mu.Lock()
+		s.arrivals++
+		reset := s.reset
+		s.mu.Unlock()
+		if n > 1 && !s.patient {
+			if reset {
+				c.(*net.TCPConn).SetLinger(0)
+			}
+			return
+		}
+		const body = "data: m\n\n"
+		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	}
+}
+
+func (s *keepAliveServer) count() (arrivals, accepted int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.arrivals, len(s.conns)
+}
+
+// warmUp leaves the client with n idle connections.
+func (s *keepAliveServer) warmUp(t *testing.T, c *http.Client, n int) {
+	t.Helper()
+	s.warm.Add(n)
+	var warming sync.WaitGroup
+	for range n {
+		warming.Go(func() {
+			resp, err := c.Get(s.url + "/warm")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			// net/http has the connection back before it gives io.EOF.
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		})
+	}
+	warming.Wait()
+}
+
+// keepAliveClient is a client with room for idle connections.
+func keepAliveClient(t *testing.T) *http.Client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 10}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// perAttempt is a stream's history: for each attempt how it ended, and how many
+// requests the server had seen by then.
+type perAttempt struct {
+	Kind     policy.Kind
+	Arrivals int
+}
+
+// attemptsOf runs a stream to its first clean end, on a fake clock that does not
+// move but for the waits, and returns its history.
+func attemptsOf(t *testing.T, c *http.Client, req *http.Request, arrivals func() int) (history []perAttempt, errs []error) {
+	t.Helper()
+	fake := clock.NewFake(time.Time{})
+	client := eventsource.Client{
+		HTTPClient: c,
+		Clock:      fake,
+		Policy: func() policy.Reconnector {
+			return policy.Func(func(a policy.Attempt) policy.Decision {
+				if a.Kind == policy.Ended || a.Number == 20 {
+					return policy.Stop(nil)
+				}
+				return policy.After(time.Hour)
+			})
+		},
+		Trace: &eventsource.Trace{
+			End: func(a policy.Attempt) {
+				history = append(history, perAttempt{a.Kind, arrivals()})
+				errs = append(errs, a.Err)
+			},
+			Wait: func(i eventsource.WaitInfo) { fake.Advance(i.Waited) },
+		},
+	}
+	if _, err := collect(client.Stream(req)); err != nil {
+		t.Errorf("the stream ends with %v", err)
+	}
+	return history, errs
+}
+
+func resendable(t *testing.T, kind, url string) *http.Request {
+	t.Helper()
+	var req *http.Request
+	var err error
+	switch kind {
+	case "GET":
+		req, err = http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	default:
+		req, err = http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader("question"))
+		if err == nil {
+			req.Header.Set("Idempotency-Key", "1")
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+// What G1 is up against: a plain client's request arrives once for each idle
+// connection that has died, within milliseconds. The engine's arrives once for each
+// attempt, and the policy decides when.
+func TestG1NeverResentOverHTTP1(t *testing.T) {
+	const idle = 3
+	for _, kind := range []string{"GET", "POST with a key"} {
+		for _, reset := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, connections reset %v", kind, reset), func(t *testing.T) {
+				srv := startKeepAliveServer(t)
+				srv.setReset(reset)
+				t.Cleanup(srv.close)
+				c := keepAliveClient(t)
+
+				srv.warmUp(t, c, idle)
+				resp, err := c.Do(resendable(t, kind, srv.url+"/feed"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if n, _ := srv.count(); n != idle+1 {
+					t.Errorf("a plain client's request arrives %d times; this test shows nothing", n)
+				}
+				c.CloseIdleConnections()
+
+				srv.warmUp(t, c, idle)
+				before, _ := srv.count()
+				history, errs := attemptsOf(t, c, resendable(t, kind, srv.url+"/feed"), func() int {
+					n, _ := srv.count()
+					return n - before
+				})
+				checkNeverResent(t, history, idle)
+				if err := errs[0]; err == nil || !strings.Contains(err.Error(), "connection was lost") {
+					t.Errorf("the first attempt failed with %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A RoundTripper of the caller's that repeats requests on errors does not repeat
+// those of the engine either.
+func TestG1NeverResentByAWrapper(t *testing.T) {
+	srv := startKeepAliveServer(t)
+	t.Cleanup(srv.close)
+	c := keepAliveClient(t)
+	base := c.Transport
+	srv.warmUp(t, c, 3)
+	stubborn := &http.Client{Transport: roundTripperFunc(func(req *http.Request) (resp *http.Response, err error) {
+		for range 5 {
+			if resp, err = base.RoundTrip(req); err == nil {
+				break
+			}
+		}
+		return resp, err
+	})}
+	history, _ := attemptsOf(t, stubborn, resendable(t, "GET", srv.url+"/feed"), func() int {
+		n, _ := srv.count()
+		return n
+	})
+	checkNeverResent(t, history, 3)
+}
+
+// checkNeverResent checks that each attempt was one request, and that the idle
+// connections, which all die, were noticed. An attempt that fails may take a
+// second one of them with it, the one that its request must not be sent on again.
+func checkNeverResent(t *testing.T, history []perAttempt, idle int) {
+	t.Helper()
+	for i, attempt := range history {
+		want := perAttempt{policy.Failed, i + 1}
+		if i == len(history)-1 {
+			want.Kind = policy.Ended
+		}
+		if attempt != want {
+			t.Errorf("attempt %d was %v with %d requests so far, not %v with %d", i+1, attempt.Kind, attempt.Arrivals, want.Kind, want.Arrivals)
+		}
+	}
+	if n := len(history); n < 2 || n > idle+1 {
+		t.Errorf("%d attempts with %d idle connections", n, idle)
+	}
+}
+
+// Connections are reused all the same: ten attempts, one connection.
+func TestG1ConnectionsAreReusedOverHTTP1(t *testing.T) {
+	srv := startKeepAliveServer(t)
+	srv.patient = true
+	t.Cleanup(srv.close)
+	fake := clock.NewFake(time.Time{})
+	c := eventsource.Client{
+		HTTPClient: keepAliveClient(t),
+		Clock:      fake,
+		Policy: func() policy.Reconnector {
+			return policy.Func(func(a policy.Attempt) policy.Decision {
+				if a.Number == 10 {
+					return policy.Stop(a.Err)
+				}
+				return policy.After(time.Hour)
+			})
+		},
+		Trace: &eventsource.Trace{Wait: func(i eventsource.WaitInfo) { fake.Advance(i.Waited) }},
+	}
+	data, err := collect(c.Stream(resendable(t, "GET", srv.url+"/feed")))
+	if len(data) != 10 || err != nil {
+		t.Errorf("%d events, then %v", len(data), err)
+	}
+	if arrivals, accepted := srv.count(); arrivals != 10 || accepted != 1 {
+		t.Errorf("%d requests on %d connections", arrivals, accepted)
+	}
+}
+
+// The race between the cancellation of an attempt and the write of its repetition,
+// over and over: 1 in 20 of the runs of a property.
+func TestG1NeverResentRace(t *testing.T) {
+	srv := startKeepAliveServer(t)
+	t.Cleanup(srv.close)
+	c := keepAliveClient(t)
+	const idle = 3
+	total := 0
+	for i := range *propertyRuns / 20 {
+		srv.setReset(i%2 == 1)
+		srv.warmUp(t, c, idle)
+		before, _ := srv.count()
+		history, _ := attemptsOf(t, c, resendable(t, "GET", srv.url+"/feed"), func() int {
+			n, _ := srv.count()
+			return n - before
+		})
+		// A resent request may arrive after the attempt is over, so what counts is
+		// the sum.
+		total += len(history)
+		for n, attempt := range history {
+			if attempt.Arrivals > n+1 {
+				t.Fatalf("run %d: attempt %d, and %d requests", i, n+1, attempt.Arrivals)
+			}
+		}
+		c.CloseIdleConnections()
+	}
+	srv.close()
+	if n, _ := srv.count(); n != total {
+		t.Errorf("%d attempts, and %d requests", total, n)
+	}
+}
+
+// An HTTP/2 server that refuses the first stream asked for, in one way or another.
+//
+// A stream for /busy is left to the test.
+func startRefusingServer(refuse func(c *h2test.Conn, s *h2test.Stream)) (srv *h2test.Server, arrivals func() []int, busy <-chan *h2test.Stream) {
+	others := make(chan *h2test.Stream, 1)
+	var mu sync.Mutex
+	var on []int // the connection of each request
+	srv = h2test.Start(func(c *h2test.Conn) {
+		for {
+			s, err := c.Accept()
+			if err != nil {
+				return
+			}
+			if s.Path == "/busy" {
+				s.Respond(200, http.Header{"Content-Type": {"text/event-stream"}}, false)
+				others <- s
+				continue
+			}
+			mu.Lock()
+			on = append(on, c.Number)
+			n := len(on)
+			mu.Unlock()
+			if n%2 == 1 {
+				refuse(c, s)
+				continue
+			}
+			s.Respond(200, http.Header{"Content-Type": {"text/event-stream"}}, false)
+			s.Data("data: m\n\n", true)
+		}
+	})
+	return srv, func() []int {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]int(nil), on...)
+	}, others
+}
+
+// The same over HTTP/2, where net/http resends after REFUSED_STREAM and after a
+// GOAWAY that leaves the stream out. The connection, which others share, stays.
+func TestG1NeverResentOverHTTP2(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		refuse func(c *h2test.Conn, s *h2test.Stream)
+		on     []int // the connections of the engine's requests
+	}{
+		{"REFUSED_STREAM", func(_ *h2test.Conn, s *h2test.Stream) { s.Reset(h2test.RefusedStream) }, []int{1, 1}},
+		{"GOAWAY", func(c *h2test.Conn, s *h2test.Stream) { c.GoAway(max(s.ID, 2)-2, h2test.NoError) }, []int{1, 2}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			plain, arrivals, _ := startRefusingServer(tt.refuse)
+			t.Cleanup(plain.Close)
+			resp, err := plain.Client().Do(resendable(t, "GET", plain.URL+"/feed"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if n := len(arrivals()); n != 2 {
+				t.Errorf("a plain client's request arrives %d times; this test shows nothing", n)
+			}
+
+			srv, arrivals, others := startRefusingServer(tt.refuse)
+			t.Cleanup(srv.Close)
+			// Somebody else's stream on the same connection.
+			busy, err := srv.Client().Do(resendable(t, "GET", srv.URL+"/busy"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer busy.Body.Close()
+			history, errs := attemptsOf(t, srv.Client(), resendable(t, "GET", srv.URL+"/feed"), func() int { return len(arrivals()) })
+			want := []perAttempt{{policy.Failed, 1}, {policy.Ended, 2}}
+			if diff := cmp.Diff(want, history); diff != "" {
+				t.Errorf("attempts (-want +got):\n%s", diff)
+			}
+			if len(errs) > 0 && (errs[0] == nil || errors.Is(errs[0], context.Canceled)) {
+				t.Errorf("the attempt failed with %v", errs[0])
+			}
+			if diff := cmp.Diff(tt.on, arrivals()); diff != "" {
+				t.Errorf("connections (-want +got):\n%s", diff)
+			}
+
+			// It has been disturbed by nobody.
+			const event = "data: still here\n\n"
+			if err := (<-others).Data(event, true); err != nil {
+				t.Error(err)
+			}
+			if got, err := io.ReadAll(busy.Body); string(got) != event || err != nil {
+				t.Errorf("the other stream on the connection reads %q, then %v", got, err)
+			}
+		})
+	}
+}
