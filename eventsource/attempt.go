@@ -239,15 +239,19 @@ func (a *attempt) decode(source io.Reader) {
 	s := a.stream
 	s.decoder.reset(source, s.LastEventID(), &hooks{
 		comment: s.client.Trace.Comment,
-		retry: func(d time.Duration) {
-			a.retrySent = true
-			s.retry, s.hasRetry = d, true
-			if s.client.Trace.Retry != nil {
-				s.client.Trace.Retry(d)
-			}
-		},
-		commit: s.setLastEventID,
+		retry:   a.setRetry,
+		commit:  s.setLastEventID,
 	})
+}
+
+// setRetry takes note of the reconnection time that a retry field has set.
+func (a *attempt) setRetry(d time.Duration) {
+	s := a.stream
+	a.retrySent = true
+	s.retry, s.hasRetry = d, true
+	if s.client.Trace.Retry != nil {
+		s.client.Trace.Retry(d)
+	}
 }
 
 // read yields the events of source until it ends, the stream's context does, or the
