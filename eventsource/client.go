@@ -18,11 +18,14 @@ type Client struct {
 	// HTTPClient sends the requests; nil means http.DefaultClient. It is never
 	// changed. Its transport, cookie jar and CheckRedirect are used; its Timeout
 	// would cut every long stream, so it is taken as a bound on ConnectTimeout
-	// only. Its transport must end a request whose context is done.
+	// only. Its transport must end a request whose context is done. A transport of
+	// another make than net/http's that sends a request again by itself does so
+	// unseen, and perhaps too early, unless it calls the hooks of net/http/httptrace.
 	HTTPClient *http.Client
 
-	// Policy makes the policy of each stream; nil means [policy.WHATWG]. It must
-	// not return nil.
+	// Policy makes the policy of each stream, when the stream is made; nil means
+	// [policy.WHATWG]. It must not return nil: Client.Stream and Client.Adopt panic
+	// if it does.
 	Policy func() policy.Reconnector
 
 	// Clock measures and waits; nil means [clock.System].
@@ -70,7 +73,7 @@ const (
 //
 // As in a browser there is no limit on reconnecting: the loop ends with ctx, with
 // a response that is no event stream, or by leaving it. Use a [Client] to set
-// limits. A url that does not parse gives one error.
+// limits. A url that does not parse gives one error; a nil ctx panics.
 func Get(ctx context.Context, url string) iter.Seq2[Event, error] {
 	if ctx == nil {
 		panic("eventsource: Get with a nil Context")
@@ -94,9 +97,10 @@ func Get(ctx context.Context, url string) iter.Seq2[Event, error] {
 // anything else, until the stream is over.
 //
 // A request is sent again only as net/http would: its method is GET, HEAD,
-// OPTIONS or TRACE or it has an Idempotency-Key header, and it has no body or a
-// GetBody. Any other is sent once: after a clean end the stream is over, after
-// any other end the loop is given [ErrNotReplayable] with the cause.
+// OPTIONS or TRACE or it has an Idempotency-Key or X-Idempotency-Key header, and it
+// has no body, or a GetBody, or a body that Client.Prepare sets. Any other is sent
+// once: if the policy wants another attempt the stream is over after a clean end,
+// and after any other end the loop is given [ErrNotReplayable] with the cause.
 func (c *Client) Stream(req *http.Request) *Stream {
 	if req == nil {
 		panic("eventsource: Client.Stream with a nil Request")
@@ -107,13 +111,14 @@ func (c *Client) Stream(req *http.Request) *Stream {
 // Adopt returns a stream whose first attempt is a response already in hand,
 // checked like any other. Later attempts send next, in the way of
 // [Client.Stream]; next inherits nothing from resp. With a nil next there are no
-// later attempts: a clean end ends the stream, any other end gives
-// [ErrNotReplayable] with the cause. A nil resp panics.
+// later attempts: if the policy wants one the stream is over after a clean end, and
+// after any other end the loop is given [ErrNotReplayable] with the cause. A nil
+// resp panics.
 //
 // The context of next governs the stream, the adopted body too; with a nil next
-// it is that of resp.Request. The body becomes the stream's when the stream is
-// ranged over; until then it is the caller's to close. IdleTimeout holds for it,
-// ConnectTimeout does not.
+// it is that of resp.Request, if it has one. The body becomes the stream's when the
+// stream is ranged over; until then it is the caller's to close. IdleTimeout holds
+// for it, ConnectTimeout does not.
 func (c *Client) Adopt(resp *http.Response, next *http.Request) *Stream {
 	if resp == nil {
 		panic("eventsource: Client.Adopt with a nil Response")

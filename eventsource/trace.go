@@ -14,9 +14,8 @@ import (
 // A Trace is told what a stream is doing. Any hook may be nil, and a new hook
 // may appear in a later version, so use field names in literals.
 //
-// Hooks observe: what they return to, the stream does. They run on the goroutine
-// that ranges over the stream and hold it up, so they should return promptly;
-// they may call Stream.LastEventID and Stream.Reconnect and cancel the request's
+// Hooks observe, and decide nothing. They run on the goroutine that ranges over
+// the stream and hold it up, so they should return promptly; they may call Stream.LastEventID and Stream.Reconnect and cancel the request's
 // context. A hook that panics ends the stream as a panicking loop body does. One
 // Trace may serve many streams, whose hooks then run at the same time.
 //

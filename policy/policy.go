@@ -83,7 +83,8 @@ type Attempt struct {
 	Start, Open, End time.Time
 }
 
-// A Kind is a way for an attempt to end.
+// A Kind is a way for an attempt to end. The zero Kind is none: every attempt that a
+// policy is asked about has one.
 type Kind uint8
 
 const (
@@ -230,8 +231,10 @@ func (d Decision) String() string {
 }
 
 var (
-	// ErrExhausted is the reason to stop when the limit on fruitless
-	// reconnections is reached.
+	// ErrExhausted is the reason to stop when no more reconnections are allowed:
+	// the limit on fruitless ones is reached ([Rules.MaxFruitless]), the caller's
+	// schedule has come to its end ([Rules.Backoff]), or there was never to be one
+	// ([Never]).
 	ErrExhausted = errors.New("reconnections are exhausted")
 
 	// ErrNotResumable is the reason to stop when a stream can only go on from

@@ -28,8 +28,8 @@ import (
 //     any other response that is no event stream, unless Temporary says
 //     otherwise.
 //  4. NeedID: stop with [ErrNotResumable] if there is no last event ID.
-//  5. After a restart by the caller, connect again without a wait of the
-//     client's own, and count nothing.
+//  5. After a restart by the caller, go on with 9, without a wait of the client's
+//     own, and count nothing.
 //  6. Count: a productive attempt ends the run of fruitless ones, a poll leaves
 //     it as it is, and a fruitless one makes it longer.
 //  7. MaxFruitless: stop with [ErrExhausted].

@@ -7,8 +7,9 @@ import (
 )
 
 // A Request is what the server has recorded of one request, or of a connection
-// that it refused. It is a copy, the receiver's to keep. Times are the server's
-// clock's.
+// that it refused. It is a copy, the receiver's to keep, but the URL, the Header and
+// the Body are shared with other copies and must not be changed. Times are the
+// server's clock's.
 type Request struct {
 	// Number counts the requests, refused connections among them; it is 1 for
 	// the first.

@@ -15,9 +15,9 @@ import (
 )
 
 // A Server answers requests by a script and records them. Fill in its settings,
-// which must not be changed afterwards, then call Start; the zero Server answers
-// every request with status 204, which ends an event stream for good. Its methods
-// may be called from any goroutine.
+// which must not be changed afterwards, then call Start, before any other method;
+// the zero Server answers every request with status 204, which ends an event stream
+// for good. Its methods may be called from any goroutine.
 type Server struct {
 	// Script says what is done with the requests: its first entry with the first
 	// request, its second with the second, and so on, whatever their path.

@@ -137,7 +137,8 @@ type Outage time.Duration
 
 func (d Outage) step(*Conn) { panic(standsAlone(d)) }
 
-// An Action is a [Step] without parameters.
+// An Action is a [Step] without parameters. The zero Action is none, and panics when
+// it is played.
 type Action int
 
 const (
