@@ -1,0 +1,65 @@
+package eventsource_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/reprise-sse/reprise/eventsource"
+	"github.com/reprise-sse/reprise/eventsource/eventsourcetest"
+)
+
+// ask writes a language model's answer as it comes. A POST is sent once: if the
+// answer breaks off, it is for the caller to decide whether to ask again.
+func ask(ctx context.Context, client *eventsource.Client, url, question string, out io.Writer) error {
+	body, err := json.Marshal(map[string]any{"prompt": question, "stream": true})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(string(body)))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+
+	for event, err := range client.Stream(req).Events() {
+		if err != nil {
+			return err
+		}
+		if event.Data == "[DONE]" {
+			return nil
+		}
+		var token struct{ Text string }
+		if err := json.Unmarshal([]byte(event.Data), &token); err != nil {
+			return err
+		}
+		fmt.Fprint(out, token.Text)
+	}
+	return errors.New("the answer ended without [DONE]")
+}
+
+// One answer of a language model: a POST whose response is a stream of tokens.
+func Example_answer() {
+	server := &eventsourcetest.Server{Script: [][]eventsourcetest.Step{{
+		eventsourcetest.Event{Data: `{"text":"Server-sent"}`},
+		eventsourcetest.Event{Data: `{"text":" events."}`},
+		eventsourcetest.Event{Data: "[DONE]"},
+	}}}
+	server.Start()
+	defer server.Close()
+
+	client := &eventsource.Client{HTTPClient: server.Client()}
+	err := ask(context.Background(), client, server.URL, "What is SSE short for?", os.Stdout)
+	fmt.Println()
+	fmt.Println("error:", err)
+	fmt.Printf("%s\n", server.Requests()[0].Body)
+	// Output:
+	// Server-sent events.
+	// error: <nil>
+	// {"prompt":"What is SSE short for?","stream":true}
+}
