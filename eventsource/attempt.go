@@ -199,7 +199,7 @@ func (a *attempt) connect() (*http.Response, error) {
 	}
 	timeout := connectTimeout(s.client.ConnectTimeout, client.Timeout)
 	client.Timeout = 0 // it would bound the body too
-	client.CheckRedirect = checkRedirect(client.CheckRedirect)
+	client.CheckRedirect = a.checkRedirect(client.CheckRedirect)
 	var timer clock.Timer
 	timedOut := &interruption{policy.Failed, &timeoutError{timeout}}
 	if timeout > 0 {

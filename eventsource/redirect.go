@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// checkRedirect returns the CheckRedirect of a stream's requests. Unless the
+// checkRedirect returns the CheckRedirect of an attempt's request. Unless the
 // caller has one of their own, it allows as many redirects as Fetch does. In any
 // case what the caller added to the request does not go to another host: net/http
 // copies the first request's headers anew at each hop, and drops only those that
 // it knows to be secret.
-func checkRedirect(own func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
+func (a *attempt) checkRedirect(own func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(req *http.Request, via []*http.Request) error {
+		a.guard.sent.Store(false) // a redirect is a response
 		if leftHost(req, via) {
 			stripHeader(req)
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"sync/atomic"
 
@@ -25,10 +26,23 @@ var errResend = errors.New("eventsource: the connection was lost before a respon
 //
 // It is the first header because that precedes the first byte for certain: on
 // HTTP/2, httptrace's WroteHeaders may come when the response is there already.
+//
+// HTTP/2 may refuse a request, and net/http then resends it, also after an
+// informational response. So that sets the mark again, and as nothing tells of the
+// response proper that follows, a redirect clears it. A RoundTripper that repeats a
+// request after a 103 and a 401 on HTTP/2 cannot be told from a resend and fails.
 type resendGuard struct {
 	sent  atomic.Bool // a request was begun, and nothing was received since
 	http2 atomic.Bool // it was HTTP/2's
+
+	informational atomic.Int32 // how many informational responses came
 }
+
+// maxInformational is the most informational responses to one attempt. net/http
+// limits their size, but not for who has a look at them, as the guard has.
+const maxInformational = 100
+
+var errInformational = errors.New("too many informational responses")
 
 // watchResends returns the context of the attempt, made to end with a resend.
 func (a *attempt) watchResends() context.Context {
@@ -52,6 +66,15 @@ func (a *attempt) watchResends() context.Context {
 			}
 		},
 		GotFirstResponseByte: func() { g.sent.Store(false) },
+		Got1xxResponse: func(int, textproto.MIMEHeader) error {
+			if g.http2.Load() {
+				g.sent.Store(true)
+			}
+			if g.informational.Add(1) > maxInformational {
+				return errInformational
+			}
+			return nil
+		},
 	})
 }
 

@@ -1,0 +1,114 @@
+package eventsource_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprise-sse/reprise/eventsource"
+	"github.com/reprise-sse/reprise/internal/h2test"
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// This file has servers that do by design what servers do not do by accident.
+
+var earlyHints = http.Header{"Link": {"</style.css>; rel=preload"}}
+
+// On HTTP/2 net/http resends a refused request also when an informational response
+// came before the refusal, so that does not count as an answer.
+func TestG1NeverResentAfterEarlyHints(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		refuse func(c *h2test.Conn, s *h2test.Stream)
+	}{
+		{"REFUSED_STREAM", func(_ *h2test.Conn, s *h2test.Stream) {
+			s.Respond(http.StatusEarlyHints, earlyHints, false)
+			s.Reset(h2test.RefusedStream)
+		}},
+		{"GOAWAY", func(c *h2test.Conn, s *h2test.Stream) {
+			s.Respond(http.StatusEarlyHints, earlyHints, false)
+			c.GoAway(max(s.ID, 2)-2, h2test.NoError)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv, arrivals, _ := startRefusingServer(tt.refuse)
+			t.Cleanup(srv.Close)
+			history, _ := attemptsOf(t, srv.Client(), resendable(t, "GET", srv.URL+"/feed"), func() int { return len(arrivals()) })
+			want := []perAttempt{{policy.Failed, 1}, {policy.Ended, 2}}
+			if diff := cmp.Diff(want, history); diff != "" {
+				t.Errorf("attempts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A redirect that follows an informational response is none of net/http's resends.
+func TestRedirectAfterEarlyHints(t *testing.T) {
+	srv, arrivals, _ := startRefusingServer(func(_ *h2test.Conn, s *h2test.Stream) {
+		s.Respond(http.StatusEarlyHints, earlyHints, false)
+		s.Respond(http.StatusFound, http.Header{"Location": {"/there"}}, true)
+	})
+	t.Cleanup(srv.Close)
+	history, _ := attemptsOf(t, srv.Client(), resendable(t, "GET", srv.URL+"/feed"), func() int { return len(arrivals()) })
+	if diff := cmp.Diff([]perAttempt{{policy.Ended, 2}}, history); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+}
+
+// A server that sends informational responses and nothing else is left, though no
+// limit on the time is set.
+func TestAttackInformationalResponses(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		start func(t *testing.T) (url string, client *http.Client)
+	}{
+		{"HTTP1", func(t *testing.T) (string, *http.Client) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer c.Close()
+				if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+					return
+				}
+				for err == nil {
+					_, err = io.WriteString(c, strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n", 100))
+				}
+			}()
+			t.Cleanup(func() { l.Close(); <-served })
+			return "http://" + l.Addr().String(), keepAliveClient(t)
+		}},
+		{"HTTP2", func(t *testing.T) (string, *http.Client) {
+			srv := h2test.Start(func(c *h2test.Conn) {
+				s, err := c.Accept()
+				for err == nil {
+					err = s.Respond(http.StatusEarlyHints, earlyHints, false)
+				}
+			})
+			t.Cleanup(srv.Close)
+			return srv.URL, srv.Client()
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			url, client := tt.start(t)
+			c := eventsource.Client{HTTPClient: client, Policy: policy.Never, ConnectTimeout: -1}
+			_, err := collect(c.Stream(resendable(t, "GET", url)))
+			if err == nil || !strings.HasSuffix(err.Error(), "too many informational responses") {
+				t.Errorf("it ended with %v", err)
+			}
+			client.CloseIdleConnections()
+		})
+	}
+}
