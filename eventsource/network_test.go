@@ -496,6 +496,12 @@ func (z *zipper) end() Send {
 	return z.taken()
 }
 
+// member compresses text into a gzip stream of its own.
+func member(text string) Send {
+	z := newZipper()
+	return z.held(text) + z.end()
+}
+
 // TestGzip is for a caller who asks for compression: events come when the server
 // has flushed them, and the end is checked like that of any other body.
 func TestGzip(t *testing.T) {
@@ -535,6 +541,21 @@ func TestGzip(t *testing.T) {
 				second.flushed("ta: b\n\n"), second.end(), End,
 			},
 			want: []string{"a 0", "b 1"}, kind: policy.Ended,
+		},
+		"a member for each event": {
+			steps: []Step{
+				member("id: 1\ndata: a\n\n"), Wait(minute), member("id: 2\ndata: b\n\n"), Wait(minute),
+				Send(strings.Repeat(string(member("")), 200)), member("id: 3\ndata: c\n\n"), Wait(minute), End,
+			},
+			want: []string{"a 0", "b 1", "c 2"}, kind: policy.Ended,
+		},
+		"garbage behind a member": {
+			steps: []Step{member("id: 1\ndata: a\n\n"), Send("data: b\n\n"), End},
+			want:  []string{"a 0"}, kind: policy.Dropped,
+		},
+		"cut off in the second header": {
+			steps: []Step{member("id: 1\ndata: a\n\n"), member("")[:5], End},
+			want:  []string{"a 0"}, kind: policy.Dropped,
 		},
 		"cut off": {
 			steps: []Step{cut.flushed("id: 1\ndata: a\n\nid: 2\ndata: b"), End},

@@ -1,6 +1,7 @@
 package eventsource
 
 import (
+	"bufio"
 	"compress/gzip"
 	"context"
 	"io"
@@ -114,20 +115,41 @@ func contentCoding(h http.Header) string {
 // A gunzip decodes a body that the caller asked to have compressed. It reads the
 // header of the format when it is first read from, so that a stream opens, and
 // its idle time runs, before the first byte has come. What the server has flushed
-// is returned without waiting for more.
+// is returned without waiting for more: not for the next member either, of which
+// some servers make one for each event.
 type gunzip struct {
-	source io.Reader
-	gzip   *gzip.Reader
+	source  io.Reader
+	input   *bufio.Reader // from source
+	member  *gzip.Reader  // from input
+	started bool          // the member's header has been read, and not yet its end
 }
 
 func (g *gunzip) Read(p []byte) (n int, err error) {
-	if g.gzip == nil {
-		if g.gzip, err = gzip.NewReader(g.source); err != nil {
-			g.gzip = nil
-			return 0, err
+	for n == 0 && err == nil {
+		if !g.started {
+			if err := g.begin(); err != nil {
+				return 0, err
+			}
+		}
+		n, err = g.member.Read(p)
+		if err == io.EOF {
+			g.started, err = false, nil
 		}
 	}
-	return g.gzip.Read(p)
+	return n, err
+}
+
+// begin reads the header of the next member. It returns io.EOF if there is none.
+func (g *gunzip) begin() (err error) {
+	if g.member == nil {
+		g.input, g.member = bufio.NewReader(g.source), new(gzip.Reader)
+	}
+	if err := g.member.Reset(g.input); err != nil {
+		return err
+	}
+	g.member.Multistream(false) // else Read would read the next header before it returns
+	g.started = true
+	return nil
 }
 
 // retryAfter returns the wait that the Retry-After headers of a refusal ask for,
