@@ -41,8 +41,15 @@ func TestConfigRefused(t *testing.T) {
 		"no host":       {parsed("http:///feed"), "the URL names no host"},
 		"no URL":        {func(req *http.Request) { req.URL = nil }, "it has no URL"},
 		"method":        {func(req *http.Request) { req.Method = "GE T" }, "its method is not a valid HTTP method"},
-		"header name":   {func(req *http.Request) { req.Header["X Key"] = []string{"v"} }, "the name of a header is not valid"},
-		"empty name":    {func(req *http.Request) { req.Header[""] = []string{"v"} }, "the name of a header is not valid"},
+		"query":         {func(req *http.Request) { req.URL.RawQuery = "q=\t" }, "the URL holds a control character"},
+		"opaque":        {func(req *http.Request) { req.URL.Opaque = "/feed\n" }, "the URL holds a control character"},
+		"received": {
+			func(req *http.Request) { req.RequestURI = "/feed" },
+			"its RequestURI is set, as in requests that a server has received",
+		},
+		"no body":     {func(req *http.Request) { req.ContentLength = 5 }, "it has a ContentLength and no Body"},
+		"header name": {func(req *http.Request) { req.Header["X Key"] = []string{"v"} }, "the name of a header is not valid"},
+		"empty name":  {func(req *http.Request) { req.Header[""] = []string{"v"} }, "the name of a header is not valid"},
 		"header value": {
 			func(req *http.Request) { req.Header.Set("Authorization", "Bearer abc\n") },
 			"the value of header Authorization holds a control character",

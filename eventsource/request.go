@@ -205,8 +205,14 @@ func sendable(req *http.Request) error {
 		return &unsendableError{what: fmt.Sprintf("the URL's scheme is %q, not http or https", req.URL.Scheme)}
 	case req.URL.Host == "":
 		return &unsendableError{what: "the URL names no host"}
+	case strings.ContainsFunc(req.URL.RequestURI(), isControl):
+		return &unsendableError{what: "the URL holds a control character"}
+	case req.RequestURI != "":
+		return &unsendableError{what: "its RequestURI is set, as in requests that a server has received"}
 	case req.Method != "" && !isToken(req.Method):
 		return &unsendableError{what: "its method is not a valid HTTP method"}
+	case req.Body == nil && req.ContentLength > 0:
+		return &unsendableError{what: "it has a ContentLength and no Body"}
 	}
 	for name, values := range req.Header {
 		if !isToken(name) {
@@ -231,6 +237,8 @@ func validHeaderValue(value string) bool {
 	}
 	return true
 }
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 // isToken reports whether s is a token (RFC 9110 §5.6.2).
 func isToken(s string) bool {
