@@ -39,7 +39,7 @@ in_modules = @set -eu; for module in $(MODULES); do \
 	if [ $(words $(MODULES)) -gt 1 ]; then echo "== $$module"; fi; \
 	(cd "$$module" && $(1)); done
 
-.PHONY: help demo build test lint fmt fuzz fuzz-short bench soak vuln examples conformance ci clean
+.PHONY: help demo build test lint fmt fuzz fuzz-short bench soak vuln examples consume conformance ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,10 +92,13 @@ examples: ## build the examples, run the documented ones and the demo
 	$(call in_modules,$(GO) build ./... && $(GO) test -run '^Example' ./...)
 	@$(MAKE) --no-print-directory demo
 
+consume: ## use this checkout as a new module would, with this Go and the oldest
+	@$(GO) run ./internal/consume local oldest
+
 conformance: $(CONFORMANCE)/node_modules ## run MCP's conformance suite with the transport of examples/mcp
 	@./examples/mcp/conformance.sh $(CONFORMANCE) $(CONFORMANCE_RUNS)
 
-ci: lint test fuzz-short examples ## everything that a change must pass
+ci: lint test fuzz-short examples consume ## everything that a change must pass
 
 clean: ## remove installed tools
 	rm -rf $(TOOLS)
