@@ -110,6 +110,17 @@ func unprefixed(err error) string {
 	return strings.TrimPrefix(err.Error(), errorPrefix)
 }
 
+// maxQuoted is how much of a URL or a type a text shows. A server may send either
+// in any size that net/http takes for a header, and texts end up in logs.
+const maxQuoted = 512
+
+func shortened(s string) string {
+	if len(s) <= maxQuoted {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxQuoted], "") + "…"
+}
+
 // A wrappedError adds what was being done to an error from elsewhere. Its text
 // leaves out what may be secret; the cause unwraps as it was.
 type wrappedError struct {

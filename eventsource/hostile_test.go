@@ -7,10 +7,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprise-sse/reprise/eventsource"
+	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/internal/h2test"
 	"github.com/reprise-sse/reprise/policy"
 )
@@ -109,6 +112,27 @@ func TestAttackInformationalResponses(t *testing.T) {
 				t.Errorf("it ended with %v", err)
 			}
 			client.CloseIdleConnections()
+		})
+	}
+}
+
+// What a server has put in a header does not fill the logs, however much it is.
+func TestTextsAreShort(t *testing.T) {
+	const size = 1 << 20
+	long := strings.Repeat("a", size)
+	for name, script := range map[string]Step{
+		"type":     Status{Header: http.Header{"Content-Type": {long + "/b"}}},
+		"location": Status{Code: http.StatusFound, Header: http.Header{"Location": {"ftp://server.test/" + long}}},
+		"host":     Status{Code: http.StatusFound, Header: http.Header{"Location": {"ftp://" + strings.Repeat("é", size) + "/"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := serve(t, []Step{script, End})
+				s := play(t, srv, eventsource.Client{Policy: policy.Never})
+				if s.err == nil || len(s.err.Error()) > 1024 || !utf8.ValidString(s.err.Error()) {
+					t.Errorf("the text is %.1000q", s.err)
+				}
+			})
 		})
 	}
 }

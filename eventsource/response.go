@@ -33,7 +33,7 @@ func eventStream(resp *http.Response, wire io.Reader) (source io.Reader, why str
 	case "":
 		return nil, answered + " with a Content-Type that is not valid, not with text/event-stream"
 	default:
-		return nil, answered + " with the type " + essence + ", not with text/event-stream"
+		return nil, answered + " with the type " + shortened(essence) + ", not with text/event-stream"
 	}
 	switch coding := contentCoding(resp.Header); coding {
 	case "":
