@@ -352,6 +352,45 @@ func TestR083RefusalsDoNotLeak(t *testing.T) {
 	})
 }
 
+// R083: an adopted response is let go as well, whatever becomes of the stream, once
+// it is ranged over; before that it is the caller's.
+func TestR083AdoptedBodyIsClosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		cancelled, ranged bool
+		open              int
+	}{
+		"ranged":           {ranged: true},
+		"cancelled before": {ranged: true, cancelled: true},
+		"not ranged":       {open: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := serve(t, []Step{Event{Data: "a"}, Stall})
+				bodies := &bodyCounter{base: srv.Client().Transport}
+				resp, err := (&http.Client{Transport: bodies}).Get(srv.URL)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if c.cancelled {
+					cancel()
+				}
+				stream := (&eventsource.Client{HTTPClient: srv.Client()}).Adopt(resp, request(ctx, t, srv.URL))
+				if c.ranged {
+					for range stream.Events() {
+						break
+					}
+				}
+				if n := bodies.open(); n != c.open {
+					t.Errorf("%d bodies are open, want %d", n, c.open)
+				}
+			})
+		})
+	}
+}
+
 // settled waits until the number of goroutines is down to want, and returns it.
 // Those of net/http and of the server end a little after their connection.
 func settled(want int) int {

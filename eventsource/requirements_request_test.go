@@ -165,6 +165,30 @@ func TestR070NothingOfTheCallersFollows(t *testing.T) {
 	})
 }
 
+// R070: of a body that goes along to another host, its type does too; without the
+// body it does not.
+func TestR070BodyFollowsWithItsType(t *testing.T) {
+	for code, follows := range map[int]bool{301: false, 302: false, 303: false, 307: true, 308: true} {
+		overNetworks(t, func(t *testing.T, serve func(...[]Step) *Server) {
+			srv := serve([]Step{moved(code, "//b.test/other")}, []Step{Event{Data: "x"}, End})
+			req := post(t, srv, "{}", "")
+			req.Header.Set("X-Api-Key", "s")
+			if s := follow(srv, eventsource.Client{}, req); s.err != nil {
+				t.Fatal(s.err)
+			}
+			want := []string{"GET", "", "", ""}
+			if follows {
+				want = []string{"POST", "{}", "application/json", ""}
+			}
+			r := srv.Requests()[1]
+			got := []string{r.Method, string(r.Body), r.Header.Get("Content-Type"), r.Header.Get("X-Api-Key")}
+			if diff := cmp.Diff(want, got); diff != "" || r.Host != "b.test" {
+				t.Errorf("%d: at %s (-want +got):\n%s", code, r.Host, diff)
+			}
+		})
+	}
+}
+
 // R071: every attempt starts from the caller's URL, also after a permanent
 // redirect.
 func TestR071AttemptsStartFromCallersURL(t *testing.T) {

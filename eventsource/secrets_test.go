@@ -230,6 +230,11 @@ func TestR097NoTextShowsSecretsOfTheClient(t *testing.T) {
 		"round tripper": func(r *secretRun) {
 			r.client.HTTPClient.Transport = roundTrip(func(*http.Request) (*http.Response, error) { return nil, leaky })
 		},
+		"a quotation without an end": func(r *secretRun) {
+			r.client.HTTPClient.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+				return nil, errors.New("malformed line \"x\" and \"" + secret + " " + secret)
+			})
+		},
 		"body": func(r *secretRun) {
 			r.client.HTTPClient.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
 				return response(200, "text/event-stream", io.NopCloser(io.MultiReader(strings.NewReader("data: x"), failingReader{leaky}))), nil
