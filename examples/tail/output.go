@@ -49,7 +49,11 @@ func printable(s string) string {
 	return b.String()
 }
 
-func isControl(r rune) bool { return r != '\t' && unicode.IsControl(r) }
+// isControl includes what turns the direction of a text round: with it a line may
+// look like another.
+func isControl(r rune) bool {
+	return r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
+}
 
 // A printer writes events to standard output.
 type printer struct {

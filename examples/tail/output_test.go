@@ -29,6 +29,7 @@ func TestLine(t *testing.T) {
 		{"no data", "ping", "", "09:08:07.006   ping\n", eventMark},
 		{"a long type", "temperature", "3", "09:08:07.006   temperature  3\n", eventMark},
 		{"a terminal's commands", "m\x1b", "\x1b[2J\x07\u009b\tx", "09:08:07.006   m\\u001b    \\u001b[2J\\u0007\\u009b\tx\n", eventMark},
+		{"text turned round", "message", "a\u202eb", "09:08:07.006   message    a\\u202eb\n", eventMark},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
