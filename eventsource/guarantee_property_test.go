@@ -106,8 +106,8 @@ func (p property) holds(t *testing.T) {
 }
 
 // runsPerBubble is as many as there is time for in one bubble, for properties that
-// play a scenario a few times.
-const runsPerBubble = 100
+// play a scenario three times.
+const runsPerBubble = 600
 
 // scenarios makes those of a run.
 func (p property) scenarios(seed uint64, number int) []scenario.Scenario {

@@ -268,7 +268,7 @@ func TestG1NeverEarly(t *testing.T) {
 				Policy: policyScript(0),
 				Caller: scenario.Caller{Actions: []scenario.Action{{After: 24 * time.Hour, Do: scenario.Restart}}},
 			},
-			want: []string{"0s request", "0s ended", "2400h0m0s done: scenario: cancelled at the horizon"},
+			want: []string{"0s request", "0s ended", "960h0m0s done: scenario: cancelled at the horizon"},
 		},
 	})
 	p.holds(t)

@@ -50,7 +50,7 @@ type Record struct {
 	// Client's Clock, bodies of responses, bodies of requests.
 	Timers, Bodies, Payloads int
 
-	// Late counts the requests that came after Trace.Done, within 30 days.
+	// Late counts the requests that came after Trace.Done, within 5 days.
 	Late int
 
 	// InFlight is the largest number of requests at a time.

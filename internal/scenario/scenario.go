@@ -219,12 +219,12 @@ const (
 
 const (
 	// Horizon is the longest life of a stream: its context is cancelled then.
-	Horizon = 100 * 24 * time.Hour
+	Horizon = 40 * 24 * time.Hour
 
 	// LongestRun is the most that a run takes. A bubble's time ends after 262
 	// years, and with it the program.
 	LongestRun = Horizon + 24*time.Hour + aftermath
-	aftermath  = 30 * 24 * time.Hour // in which nothing more may happen
+	aftermath  = 5 * 24 * time.Hour // in which nothing more may happen
 
 	// MaxRequests is how many requests a stream may send before its context is
 	// cancelled and Record.Runaway set.
