@@ -18,6 +18,8 @@ FUZZTIME ?= 30s
 SOAKTIME ?= 10m
 # The property tests make 10,000 runs each: give them time on a small machine.
 TESTTIMEOUT ?= 15m
+# Flags for make bench-compare, such as -rounds 3.
+BENCH ?=
 # How often make conformance runs the scenario about timing.
 CONFORMANCE_RUNS ?= 10
 
@@ -42,7 +44,7 @@ in_modules = @set -eu; for module in $(MODULES); do \
 .PHONY: help demo build test lint fmt fuzz fuzz-short bench soak vuln examples consume conformance ci clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## watch a stream outlive its server, 15 seconds
 	@$(GO) run ./examples/tail
@@ -84,6 +86,9 @@ bench: ## run the benchmarks of every module
 
 soak: ## 5,000 streams through server restarts, SOAKTIME (10m) long
 	$(GO) test -v -count 1 -run '^TestSoak$$' -timeout 0 ./internal/soak -soak $(SOAKTIME) -streams 5000
+
+bench-compare: ## compare with other clients, minutes; wants a machine that does nothing else
+	@cd bench && $(GO) run . $(BENCH)
 
 vuln: $(GOVULNCHECK) ## look for known vulnerabilities; asks the Go vulnerability database
 	$(call in_modules,$(GOVULNCHECK) ./...)

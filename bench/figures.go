@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A figure is what is printed of many rounds.
+type figure struct {
+	median float64
+	spread float64 // half the distance between the quartiles
+}
+
+// summarize returns the figure of rounds, of which there must be some.
+func summarize(rounds []float64) figure {
+	sorted := slices.Sorted(slices.Values(rounds))
+	return figure{
+		median: quantile(sorted, 0.5),
+		spread: (quantile(sorted, 0.75) - quantile(sorted, 0.25)) / 2,
+	}
+}
+
+// quantile returns what the share q of the values is below, between two values if
+// need be.
+func quantile(sorted []float64, q float64) float64 {
+	at := q * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 == len(sorted) {
+		return sorted[i]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}
+
+// ratio prints a figure that is a ratio, with the spread in per cent of it.
+func (f figure) ratio() string {
+	if f.median == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%.3g ±%.0f%%", f.median, 100*f.spread/f.median)
+}
+
+// amount prints a figure that is not a ratio.
+func (f figure) amount() string {
+	return strings.ReplaceAll(fmt.Sprintf("%.1f ±%.1f", f.median, f.spread), "-0.0", "0.0")
+}
+
+// ratios returns rounds, each divided by the same round of base.
+func ratios(rounds, base []float64) []float64 {
+	out := make([]float64, len(rounds))
+	for i := range rounds {
+		out[i] = rounds[i] / base[i]
+	}
+	return out
+}
