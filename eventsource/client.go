@@ -117,8 +117,10 @@ func (c *Client) Stream(req *http.Request) *Stream {
 //
 // The context of next governs the stream, the adopted body too; with a nil next
 // it is that of resp.Request, if it has one. The body becomes the stream's when the
-// stream is ranged over; until then it is the caller's to close. IdleTimeout holds
-// for it, ConnectTimeout does not.
+// stream is ranged over; until then it is the caller's to close. To close it must
+// end a Read that is under way, as it does with net/http's: that is how timeouts,
+// Reconnect and the context end the attempt. IdleTimeout holds for it,
+// ConnectTimeout does not.
 func (c *Client) Adopt(resp *http.Response, next *http.Request) *Stream {
 	if resp == nil {
 		panic("eventsource: Client.Adopt with a nil Response")
