@@ -106,6 +106,24 @@ func TestConfigStoredID(t *testing.T) {
 	})
 }
 
+// TestConfigStoredIDSpelling has the ID in a header of the standard's spelling, which
+// is not the one that http.Header looks for.
+func TestConfigStoredIDSpelling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := serve(t, []Step{Event{ID: "18", Data: "a"}, End}, []Step{Send("id\n\n"), End})
+		play(t, srv, eventsource.Client{}, func(req *http.Request) {
+			req.Header["Last-Event-ID"] = []string{"17"}
+		})
+		var got [][]string
+		for _, r := range srv.Requests() {
+			got = append(got, r.Header.Values("Last-Event-ID"))
+		}
+		if diff := cmp.Diff([][]string{{"17"}, {"18"}, nil}, got); diff != "" {
+			t.Errorf("IDs sent (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestConfigServer has the client at the wrong door: the text tells which.
 func TestConfigServer(t *testing.T) {
 	for name, c := range map[string]struct {

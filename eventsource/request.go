@@ -64,10 +64,9 @@ func (a *attempt) newRequest() (*http.Request, error) {
 	}
 	setDefault(req.Header)
 	// HTML §9.2.3, reestablish the connection, step 5.3
+	takeLastEventID(req.Header)
 	if id != "" {
 		req.Header[headerLastEventID] = []string{id}
-	} else {
-		delete(req.Header, headerLastEventID)
 	}
 
 	if s.client.Prepare != nil {
@@ -99,6 +98,22 @@ func (a *attempt) newRequest() (*http.Request, error) {
 	prepared := body == nil || req.Body != io.ReadCloser(body)
 	s.repeatable = idempotent(req) && (prepared || s.request.GetBody != nil)
 	return req, nil
+}
+
+// takeLastEventID takes the last event ID out of h and returns it. The standard's
+// spelling of the header is not the canonical one of Go, so h may have it in that
+// form too, if it was not made with Set.
+func takeLastEventID(h http.Header) (id string) {
+	for name, values := range h {
+		if !strings.EqualFold(name, headerLastEventID) {
+			continue
+		}
+		if len(values) > 0 && (id == "" || name == headerLastEventID) {
+			id = values[0]
+		}
+		delete(h, name)
+	}
+	return id
 }
 
 // setDefault completes h with defaultHeader.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -71,7 +72,7 @@ func newStream(c Client, req *http.Request, adopted *http.Response, unsendable e
 		panic("eventsource: Client.Policy returned nil")
 	}
 	if req != nil {
-		s.lastEventID = req.Header.Get(headerLastEventID)
+		s.lastEventID = takeLastEventID(maps.Clone(req.Header))
 	}
 	s.decoder.limit = c.MaxEventSize
 	return s
