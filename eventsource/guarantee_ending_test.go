@@ -3,6 +3,7 @@ package eventsource_test
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -282,6 +283,25 @@ func TestG6OneEnd(t *testing.T) {
 		}
 	}
 	p.holds(t)
+}
+
+// An adopted response that no request led to has no context, and is the only
+// attempt.
+func TestG6AdoptedWithoutRequest(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		text string
+		want error
+	}{
+		{"data: a\n\n", nil},
+		{"data: a\n\ndata: b", eventsource.ErrNotReplayable},
+	} {
+		resp := response(200, "text/event-stream", io.NopCloser(strings.NewReader(tt.text)))
+		data, err := collect((&eventsource.Client{}).Adopt(resp, nil))
+		if !errors.Is(err, tt.want) || len(data) != 1 {
+			t.Errorf("%q gives %q, then %v", tt.text, data, err)
+		}
+	}
 }
 
 // nothingLeft: when a stream is over it holds nothing, and it is over soon.

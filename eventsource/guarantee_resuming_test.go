@@ -31,6 +31,9 @@ func nothingForgotten(records []*scenario.Record, c *complaints) {
 			if got := a.Header["Last-Event-Id"]; !slices.Equal(got, want) {
 				c.add("attempt %d asks to go on from %q, not from %q", a.Number, got, want)
 			}
+			if caller := r.Scenario.Caller; caller.Post && caller.Payload != scenario.Empty && a.Body != scenario.PayloadText {
+				c.add("attempt %d is sent with the body %q", a.Number, a.Body)
+			}
 		}
 		checkDelivered(c, a, truths[i].Decoded.Events)
 		before := id

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprise-sse/reprise/clock"
 	"github.com/reprise-sse/reprise/eventsource"
 	"github.com/reprise-sse/reprise/internal/scenario"
 	"github.com/reprise-sse/reprise/policy"
@@ -452,4 +455,36 @@ func TestG2ExactlyOrNotAtAll(t *testing.T) {
 		},
 	})
 	p.holds(t)
+}
+
+// The deadline of a context is real time, whatever the Clock says: under a Fake too
+// a wait is refused if it could not end before.
+func TestG2DeadlineIsRealTime(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	fake := clock.NewFake(time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC))
+	rt := answers(refuse(errCut))
+	var waited []time.Duration
+	c := rt.client(eventsource.Client{
+		Clock: fake,
+		Policy: func() policy.Reconnector {
+			return policy.Func(func(a policy.Attempt) policy.Decision {
+				return policy.After(time.Duration(a.Number) * 25 * time.Minute)
+			})
+		},
+		Trace: &eventsource.Trace{Wait: func(i eventsource.WaitInfo) {
+			waited = append(waited, i.Waited)
+			fake.Advance(i.Waited)
+		}},
+	})
+	_, err := collect(c.Stream(get(ctx)))
+	var stop *eventsource.StopError
+	if !errors.As(err, &stop) || !errors.Is(stop.Reason, context.DeadlineExceeded) || !errors.Is(err, errCut) {
+		t.Errorf("it ends with %v", err)
+	}
+	// Neither counts what the Fake has been advanced by.
+	if diff := cmp.Diff([]time.Duration{25 * time.Minute, 50 * time.Minute}, waited); diff != "" {
+		t.Errorf("waits (-want +got):\n%s", diff)
+	}
 }

@@ -34,11 +34,12 @@ func play(scenarios []Scenario, records []*Record) {
 	transport := make(transport)
 	runs := make([]*run, len(scenarios))
 	for i, s := range scenarios {
-		r := newRun(s, fmt.Sprintf("server%d.test", i), transport)
+		newPolicy := s.Policy.constructor()
 		if i > 0 && reflect.DeepEqual(s.Policy, scenarios[0].Policy) {
-			r.newPolicy = runs[0].newPolicy
+			newPolicy = runs[0].newPolicy
 		}
-		runs[i], records[i] = r, &r.record
+		runs[i] = newRun(s, fmt.Sprintf("server%d.test", i), transport, newPolicy)
+		records[i] = &runs[i].record
 	}
 	for _, r := range runs {
 		go r.consume()
@@ -80,7 +81,6 @@ type run struct {
 	newPolicy func() policy.Reconnector
 	policy    policy.Reconnector
 	stream    *eventsource.Stream
-	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	clock     ledger
 	returned  chan struct{} // closed when the loop is over
@@ -95,22 +95,23 @@ type run struct {
 	logged   strings.Builder
 }
 
-func newRun(s Scenario, host string, transport transport) *run {
+func newRun(s Scenario, host string, transport transport, newPolicy func() policy.Reconnector) *run {
 	r := &run{
-		scenario: s,
-		start:    time.Now(),
-		returned: make(chan struct{}),
-		passed:   make(map[Point]int),
+		scenario:  s,
+		start:     time.Now(),
+		newPolicy: newPolicy,
+		returned:  make(chan struct{}),
+		passed:    make(map[Point]int),
 	}
 	transport[host] = r
 	r.record.Scenario = s
-	r.newPolicy = s.Policy.constructor()
 
-	r.ctx, r.cancel = context.WithCancelCause(context.Background())
-	ctx, stop := r.ctx, context.CancelFunc(func() {})
+	ctx, cancel := context.WithCancelCause(context.Background())
+	stop := context.CancelFunc(func() {})
 	if s.Caller.Deadline > 0 {
-		ctx, stop = context.WithTimeout(r.ctx, s.Caller.Deadline)
+		ctx, stop = context.WithTimeout(ctx, s.Caller.Deadline)
 	}
+	r.cancel = cancel
 	horizon := time.AfterFunc(Horizon, func() { r.cancel(ErrHorizon) })
 	go func() {
 		<-r.returned
@@ -176,15 +177,15 @@ func (r *run) request(ctx context.Context, host string) *http.Request {
 	return req
 }
 
-// Payload is the body of every POST that has one.
-const payloadText = `{"ask":1}`
+// PayloadText is the body of every POST that has one.
+const PayloadText = `{"ask":1}`
 
 // payload returns a body of a request, which counts as open until it is closed.
 func (r *run) payload() io.ReadCloser {
 	r.mu.Lock()
 	r.payloads++
 	r.mu.Unlock()
-	return &payload{run: r, Reader: strings.NewReader(payloadText)}
+	return &payload{run: r, Reader: strings.NewReader(PayloadText)}
 }
 
 type payload struct {
