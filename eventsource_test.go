@@ -10,7 +10,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
-	"io/fs"
 	"log"
 	"log/slog"
 	"net/http"
@@ -700,56 +699,5 @@ func TestReadmeCompiles(t *testing.T) {
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v: %v\n%s", cmd, err, out)
-	}
-}
-
-// The tests that README.md names are there.
-func TestReadmeNamesTests(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	declared := map[string]bool{}
-	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		src, err := os.ReadFile(path)
-		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(src), -1) {
-			declared[m[1]] = true
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := regexp.MustCompile(`\bTest\w+`).FindAllString(string(readme), -1)
-	if len(names) == 0 {
-		t.Fatal("no names found")
-	}
-	for _, name := range names {
-		if !declared[name] {
-			t.Errorf("there is no %s", name)
-		}
-	}
-}
-
-// What README.md points to is there.
-func TestReadmeLinks(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	links := regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(string(readme), -1)
-	if len(links) == 0 {
-		t.Fatal("no links found")
-	}
-	for _, m := range links {
-		if strings.HasPrefix(m[1], "https://") {
-			continue
-		}
-		if _, err := os.Stat(filepath.FromSlash(m[1])); err != nil {
-			t.Errorf("a link leads nowhere: %v", err)
-		}
 	}
 }

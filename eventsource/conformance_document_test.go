@@ -140,20 +140,25 @@ func (g goFiles) functions(t *testing.T, file string) map[string]bool {
 		if !ok {
 			continue
 		}
-		name := f.Name.Name
-		if f.Recv != nil {
-			receiver := f.Recv.List[0].Type
-			if star, ok := receiver.(*ast.StarExpr); ok {
-				receiver = star.X
-			}
-			if ident, ok := receiver.(*ast.Ident); ok {
-				name = ident.Name + "." + name
-			}
-		}
-		functions[name] = true
+		functions[functionName(f)] = true
 	}
 	g[file] = functions
 	return functions
+}
+
+// functionName returns the name of a function, or Type.Method.
+func functionName(f *ast.FuncDecl) string {
+	name := f.Name.Name
+	if f.Recv != nil {
+		receiver := f.Recv.List[0].Type
+		if star, ok := receiver.(*ast.StarExpr); ok {
+			receiver = star.X
+		}
+		if ident, ok := receiver.(*ast.Ident); ok {
+			name = ident.Name + "." + name
+		}
+	}
+	return name
 }
 
 // tests returns the tests and fuzz targets in a directory.

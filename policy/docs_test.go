@@ -68,37 +68,6 @@ func TestDocumentedTimelines(t *testing.T) {
 	}
 }
 
-// The Go code of docs/policies.md is that of the examples, so it compiles and does
-// what it says.
-func TestDocumentedCode(t *testing.T) {
-	examples, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	level := func(code string) string { // indentation depends on where the code stands
-		var lines []string
-		for line := range strings.Lines(code) {
-			lines = append(lines, strings.TrimSpace(line))
-		}
-		return strings.Join(lines, "\n")
-	}
-	known := level(string(examples))
-	blocks := 0
-	for i, part := range strings.Split(document(t), "```") {
-		code, isGo := strings.CutPrefix(part, "go\n")
-		if i%2 == 0 || !isGo {
-			continue
-		}
-		blocks++
-		if !strings.Contains(known, strings.TrimSpace(level(code))) {
-			t.Errorf("example_test.go lacks this code of docs/policies.md:\n%s", code)
-		}
-	}
-	if blocks == 0 {
-		t.Error("docs/policies.md shows no code")
-	}
-}
-
 // The table of the fields in docs/policies.md names every field, and so does that
 // of the presets.
 func TestDocumentedFields(t *testing.T) {
