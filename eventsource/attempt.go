@@ -134,7 +134,7 @@ func (a *attempt) open() io.Reader {
 	if a.body == nil {
 		a.body = http.NoBody
 	}
-	if a.adopted || !endsWithContext(a.stream.client.HTTPClient) {
+	if a.adopted || !endsWithContext(a.stream.client.HTTPClient) || resp.StatusCode == http.StatusSwitchingProtocols {
 		a.stopClose = context.AfterFunc(a.ctx, a.closeBody)
 	}
 	a.status, a.header = resp.StatusCode, resp.Header
@@ -164,7 +164,8 @@ func (a *attempt) open() io.Reader {
 
 // endsWithContext reports whether the bodies that c returns are known to end with
 // the context of their request. They all should; but an adopted one belongs to
-// another context, and RoundTrippers forget.
+// another context, RoundTrippers forget, and that of a 101 is a whole connection,
+// which net/http has let go of.
 func endsWithContext(c *http.Client) bool {
 	var transport http.RoundTripper
 	if c != nil {

@@ -34,7 +34,7 @@ type Client struct {
 	// Prepare, if not nil, may edit each attempt's request before it is sent:
 	// set a fresh token, the query, the body. The request is a clone of the
 	// stream's with the headers of this package already set; its context ends
-	// with the attempt. A Prepare that sets Body sets ContentLength too, to -1 if
+	// with the attempt, and must stay or be the parent of the one set. A Prepare that sets Body sets ContentLength too, to -1 if
 	// it is not known, and GetBody, or that to nil, since a redirect may repeat
 	// the body. An error fails the attempt with Kind policy.Failed, and the
 	// policy decides; wrapped with backoff.Permanent it stops policy.Rules.
@@ -50,7 +50,8 @@ type Client struct {
 	// attempt has ended with Kind policy.Idle. Any byte breaks the silence, a
 	// comment too, and the time that the loop body takes does not count. Zero
 	// or less means no limit: set it if the server sends anything regularly,
-	// since a peer that vanished without a word is not noticed otherwise.
+	// since a peer that vanished without a word is otherwise noticed late, when
+	// TCP's keep-alive fails, and behind a proxy that goes on never.
 	IdleTimeout time.Duration
 
 	// MaxEventSize is the largest event accepted, in bytes as sent: the line

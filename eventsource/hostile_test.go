@@ -2,12 +2,14 @@ package eventsource_test
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +17,7 @@ import (
 	"github.com/reprise-sse/reprise/eventsource"
 	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/internal/h2test"
+	"github.com/reprise-sse/reprise/internal/memnet"
 	"github.com/reprise-sse/reprise/policy"
 )
 
@@ -135,4 +138,36 @@ func TestTextsAreShort(t *testing.T) {
 			})
 		})
 	}
+}
+
+// After a 101 net/http leaves the connection to whoever has the body, and the end of
+// the request's context does not end a Read of it.
+func TestG7SwitchedProtocolsIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memnet.Listen()
+		defer l.Close()
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			http.ReadRequest(bufio.NewReader(c))
+			io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: raw\r\n\r\nhello")
+			io.Copy(io.Discard, c) // until the client has left
+		}()
+		c := eventsource.Client{HTTPClient: &http.Client{Transport: &http.Transport{DialContext: l.DialContext}}}
+		start := time.Now()
+		_, err := collect(c.Stream(resendable(t, "GET", "http://server.test/feed")))
+		var refused *eventsource.ResponseError
+		if !errors.As(err, &refused) || refused.StatusCode != http.StatusSwitchingProtocols || string(refused.Body) != "hello" {
+			t.Errorf("it ended with %v", err)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+		<-gone
+	})
 }
