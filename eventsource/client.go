@@ -33,11 +33,12 @@ type Client struct {
 
 	// Prepare, if not nil, may edit each attempt's request before it is sent:
 	// set a fresh token, the query, the body. The request is a clone of the
-	// stream's with the headers of this package already set; its context ends
-	// with the attempt, and must stay or be the parent of the one set. A Prepare that sets Body sets ContentLength too, to -1 if
-	// it is not known, and GetBody, or that to nil, since a redirect may repeat
-	// the body. An error fails the attempt with Kind policy.Failed, and the
-	// policy decides; wrapped with backoff.Permanent it stops policy.Rules.
+	// stream's with the headers of this package already set. Its context ends
+	// with the attempt; one set in its place must be derived from it. A Prepare
+	// that sets Body sets ContentLength too, to -1 if it is not known, and
+	// GetBody, or that to nil, since a redirect may repeat the body. An error
+	// fails the attempt with Kind policy.Failed, and the policy decides; wrapped
+	// with backoff.Permanent it stops policy.Rules.
 	// Prepare runs on the goroutine that ranges over the stream.
 	Prepare func(*http.Request) error
 
