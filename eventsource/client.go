@@ -52,7 +52,7 @@ type Client struct {
 	// comment too, and the time that the loop body takes does not count. Zero
 	// or less means no limit: set it if the server sends anything regularly,
 	// since a peer that vanished without a word is otherwise noticed late, when
-	// TCP's keep-alive fails, and behind a proxy that goes on never.
+	// TCP's keep-alive fails, and behind a proxy perhaps never.
 	IdleTimeout time.Duration
 
 	// MaxEventSize is the largest event accepted, in bytes as sent: the line
