@@ -53,12 +53,13 @@
 //
 // Client.Prepare runs before every attempt and can set a fresh token. To answer a
 // 401 with a new token and one more try inside the same attempt, wrap the
-// transport in a RoundTripper. What a request carries beyond this package's own
-// headers does not follow a redirect to another host.
+// transport in a RoundTripper, as the example Unauthorized does. Of the header of a
+// request only what this package sets follows a redirect to another host; after a
+// 307 or 308 the body goes along too, as HTTP has it.
 //
 // # Watching
 //
 // A [Trace] has hooks for connections, ends, waits and comments, and [LogTrace]
 // writes them to a log. Nothing that this package writes shows a URL's query or
-// user info, a header's value or a last event ID.
+// user info, a header's value but the media type, or a last event ID.
 package eventsource

@@ -100,8 +100,8 @@ const (
 	// passed.
 	Failed
 
-	// Rejected: the response is not an event stream. Its status is not 200, or
-	// its type not text/event-stream.
+	// Rejected: the response is not an event stream. Its status is not 200, its
+	// type not text/event-stream, or its content coding one that cannot be decoded.
 	Rejected
 
 	// Idle: nothing came for longer than the idle timeout.
