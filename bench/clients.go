@@ -38,7 +38,7 @@ type client struct {
 
 	// stream does so with the response of url, through http, as a client that
 	// reconnects by itself if it is one; nil if there is no such way.
-	stream func(ctx context.Context, http *http.Client, url string, to sink) error
+	stream func(ctx context.Context, hc *http.Client, url string, to sink) error
 }
 
 // clients returns all rows but the two limits.
@@ -103,12 +103,12 @@ func decodeNext(r io.Reader, to sink) error {
 	return nil
 }
 
-func streamReprise(ctx context.Context, http *http.Client, url string, to sink) error {
-	req, err := newRequest(ctx, url)
+func streamReprise(ctx context.Context, hc *http.Client, url string, to sink) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	c := eventsource.Client{HTTPClient: http, Policy: policy.Resilient}
+	c := eventsource.Client{HTTPClient: hc, Policy: policy.Resilient}
 	for e, err := range c.Stream(req).Events() {
 		if err != nil {
 			return err
@@ -132,14 +132,14 @@ func decodeGoSSE(r io.Reader, to sink) error {
 	return nil
 }
 
-func streamGoSSE(ctx context.Context, http *http.Client, url string, to sink) error {
+func streamGoSSE(ctx context.Context, hc *http.Client, url string, to sink) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	req, err := newRequest(ctx, url)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	c := gosse.Client{HTTPClient: http, Backoff: gosse.Backoff{MaxRetries: -1}}
+	c := gosse.Client{HTTPClient: hc, Backoff: gosse.Backoff{MaxRetries: -1}}
 	connection := c.NewConnection(req)
 	connection.Buffer(nil, maxEvent)
 	enough := false
@@ -177,12 +177,12 @@ func launchDarklyTo(to sink, e launchdarkly.Event) bool {
 	return to(view(e.Event()), view(id), view(e.Data()))
 }
 
-func streamLaunchDarkly(ctx context.Context, http *http.Client, url string, to sink) error {
-	req, err := newRequest(ctx, url)
+func streamLaunchDarkly(ctx context.Context, hc *http.Client, url string, to sink) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	s, err := launchdarkly.SubscribeWithRequestAndOptions(req, launchdarkly.StreamOptionHTTPClient(http),
+	s, err := launchdarkly.SubscribeWithRequestAndOptions(req, launchdarkly.StreamOptionHTTPClient(hc),
 		launchdarkly.StreamOptionErrorHandler(func(error) launchdarkly.StreamErrorHandlerResult {
 			return launchdarkly.StreamErrorHandlerResult{CloseNow: true}
 		}))
@@ -217,11 +217,11 @@ func decodeR3labs(r io.Reader, to sink) error {
 	return streamR3labs(context.Background(), &http.Client{Transport: transport}, "http://bench.invalid/", to)
 }
 
-func streamR3labs(ctx context.Context, http *http.Client, url string, to sink) error {
+func streamR3labs(ctx context.Context, hc *http.Client, url string, to sink) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := r3labs.NewClient(url, r3labs.ClientMaxBufferSize(maxEvent))
-	c.Connection = http
+	c.Connection = hc
 	c.ReconnectStrategy = &backoff.StopBackOff{}
 	enough := false
 	err := c.SubscribeRawWithContext(ctx, func(e *r3labs.Event) {
@@ -275,27 +275,19 @@ func withoutLF(data []byte) []byte {
 
 // streamResponse makes a stream of what decodes a response.
 func streamResponse(decode func(*http.Response, sink) error) func(context.Context, *http.Client, string, sink) error {
-	return func(ctx context.Context, http *http.Client, url string, to sink) error {
-		req, err := newRequest(ctx, url)
+	return func(ctx context.Context, hc *http.Client, url string, to sink) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return err
 		}
-		resp, err := http.Do(req)
+		req.Header.Set("Accept", "text/event-stream")
+		req.Header.Set("Cache-Control", "no-cache")
+		resp, err := hc.Do(req)
 		if err != nil {
 			return err
 		}
 		return decode(resp, to)
 	}
-}
-
-func newRequest(ctx context.Context, url string) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set("Cache-Control", "no-cache")
-	return req, nil
 }
 
 // response returns a response whose body is r.

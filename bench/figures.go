@@ -2,8 +2,8 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
-	"strings"
 )
 
 // A figure is what is printed of many rounds.
@@ -40,10 +40,12 @@ func (f figure) ratio() string {
 	return fmt.Sprintf("%.3g ±%.0f%%", f.median, 100*f.spread/f.median)
 }
 
-// amount prints a figure that is not a ratio.
+// amount prints a figure that is not a ratio, to two decimals.
 func (f figure) amount() string {
-	return strings.ReplaceAll(fmt.Sprintf("%.1f ±%.1f", f.median, f.spread), "-0.0", "0.0")
+	return fmt.Sprintf("%v ±%v", hundredths(f.median), hundredths(f.spread))
 }
+
+func hundredths(x float64) float64 { return math.Round(x*100)/100 + 0 } // and no −0
 
 // ratios returns rounds, each divided by the same round of base.
 func ratios(rounds, base []float64) []float64 {

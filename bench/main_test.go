@@ -106,7 +106,7 @@ func TestSummarize(t *testing.T) {
 	if got, want := (figure{12.345, 0.5}).ratio(), "12.3 ±4%"; got != want {
 		t.Errorf("a ratio is %q, want %q", got, want)
 	}
-	if got, want := (figure{-0.04, 0.12}).amount(), "0.0 ±0.1"; got != want {
+	if got, want := (figure{-0.004, 1.129}).amount(), "0 ±1.13"; got != want {
 		t.Errorf("an amount is %q, want %q", got, want)
 	}
 }
