@@ -150,7 +150,9 @@ func checkCause(c *complaints, r *scenario.Record, i int, truth scenario.Truth) 
 		possible = truth.TooLarge
 		caused = errors.Is(err, eventsource.ErrEventTooLarge) && strings.Contains(err.Error(), fmt.Sprint(scenario.MaxEventSize))
 	case policy.Restarted:
-		possible = len(restartsOf(r, a.Number).all) > 0
+		// One that another goroutine asked for in the instant before is noted with
+		// the attempt before.
+		possible = len(restartsOf(r, a.Number).all) > 0 || slices.Contains(restartsOf(r, a.Number-1).all, a.Began)
 		caused = err == nil
 	}
 	if !possible {
