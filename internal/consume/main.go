@@ -120,7 +120,7 @@ func firstRelease(goVersion string) string {
 
 // instructions returns what README.md says to get, and its first Go example.
 func instructions(readme string) (path, program string, err error) {
-	get := regexp.MustCompile("(?m)^go get (\\S+)$").FindStringSubmatch(readme)
+	get := regexp.MustCompile(`(?m)^go get (\S+)$`).FindStringSubmatch(readme)
 	example := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindStringSubmatch(readme)
 	if get == nil || example == nil {
 		return "", "", errors.New("README.md has no line with go get, or no Go example")
