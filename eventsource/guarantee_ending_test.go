@@ -361,6 +361,31 @@ func TestG7NothingLeft(t *testing.T) {
 		{"waiting for what the server asked", []scenario.Answer{answerStream("retry: 86400000\n\n"), answerSilent}, time.Hour},
 		{"waiting for ever", []scenario.Answer{answerStream("retry: 99999999999999999999\n\n"), answerSilent}, time.Hour},
 	}
+	p.holdsIn(t, []scenarioCase{
+		{
+			name: "an adopted response that is not read any more",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerSilent},
+				Caller: scenario.Caller{Adopt: scenario.Resume, Actions: []scenario.Action{{Do: scenario.Cancel}}},
+			},
+			want: []string{"0s done: scenario: cancelled by the caller"},
+		},
+		{
+			name: "a body that is not sent any more",
+			scenario: scenario.Scenario{
+				Caller: scenario.Caller{Post: true, Payload: scenario.Repeated, Actions: []scenario.Action{{Do: scenario.Cancel}}},
+			},
+			want: []string{"0s done: scenario: cancelled by the caller"},
+		},
+		{
+			name: "a body that is made and not sent",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{{Failure: scenario.Unprepared}},
+				Caller: scenario.Caller{Post: true, Payload: scenario.Repeated},
+			},
+			want: []string{"0s failed", "0s done: scenario: the policy's script has ended"},
+		},
+	})
 	for _, state := range states {
 		for _, how := range []string{"cancel", "deadline", "restart and cancel"} {
 			t.Run(how+" while "+state.name, func(t *testing.T) {

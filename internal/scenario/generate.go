@@ -341,7 +341,7 @@ func (g *generator) action() Action {
 		a.N = 1
 	}
 	switch {
-	case a.On == Start || g.often(40):
+	case a.On == Start && g.often(70) || g.often(40):
 		a.After = g.moment()
 	case g.often(40):
 		a.Aside = true
