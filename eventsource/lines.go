@@ -14,7 +14,7 @@ const (
 	// smallBuffer is the size of the buffer that waits for a silent server. An event
 	// that comes alone and fills it costs little more than one that does not, and
 	// an idle stream little less than it has to.
-	smallBuffer = 384
+	smallBuffer = 320
 
 	// burstBuffer is the size that follows when a read fills the small one: what
 	// net/http has at hand at once.
