@@ -173,7 +173,10 @@ func interleave(rng *rand.Rand, url string, counter *lateCounter) (wrong string)
 	}
 	leaveAfter, panics := 1+rng.IntN(20), rng.IntN(2) == 0
 	var errs []error
-	left := func() (left bool) {
+	left := false
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
 		defer func() { left = left || recover() != nil }()
 		events := 0
 		for _, err := range s.Events() {
@@ -186,11 +189,18 @@ func interleave(rng *rand.Rand, url string, counter *lateCounter) (wrong string)
 			case panics:
 				panic("leaving")
 			default:
-				return true
+				left = true
+			}
+			if left {
+				break
 			}
 		}
-		return false
 	}()
+	select {
+	case <-over:
+	case <-time.After(time.Minute):
+		return "it does not end"
+	}
 	counter.over.Store(true)
 	if d, ok := fake.Next(); ok {
 		wrong += fmt.Sprintf("a timer is left, for %v; ", d)

@@ -103,6 +103,14 @@ func TestG9StreamChunkingNeverMatters(t *testing.T) {
 			scenario: scenario.Scenario{Server: pause("data: a\n", ": hello\n", "id: 1\n", "\ndata: b"), Caller: minute},
 			want:     []string{"0s request", `6s event "a"`, end},
 		},
+		{
+			name: "what comes after an event that ends it all is not looked at",
+			scenario: scenario.Scenario{
+				Server: pause("data: a\n\n: hello\nretry: 60000\n\nid: 1\n\ndata: b\n\n"),
+				Caller: scenario.Caller{Actions: []scenario.Action{{On: scenario.Body, Do: scenario.Cancel}}},
+			},
+			want: []string{"0s request", `0s event "a"`, "0s done: scenario: cancelled by the caller"},
+		},
 	})
 	p.holds(t)
 }

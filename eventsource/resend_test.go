@@ -314,7 +314,7 @@ func TestG1NeverResentRace(t *testing.T) {
 	srv := startKeepAliveServer(t)
 	t.Cleanup(srv.close)
 	c := keepAliveClient(t)
-	const idle = 3
+	const idle = 9 // so there are many occasions
 	total := 0
 	for i := range *propertyRuns / 20 {
 		srv.setReset(i%2 == 1)
