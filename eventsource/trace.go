@@ -79,7 +79,7 @@ type WaitInfo struct {
 }
 
 // LogTrace returns a Trace that logs to l: an open stream, the end of an attempt
-// and the wait that follows at level Info (an attempt that failed at Warn), the
+// and the wait that follows at level Info (an attempt that failed at Warn, save by a 204), the
 // end of a stream at Info, or at Error if it ends with a [*StopError]. Requests and the
 // reconnection time are logged at Debug; comments are not. No record holds a
 // query string, user info, a header's value or a last event ID. A nil l means
@@ -112,7 +112,9 @@ func LogTrace(l *slog.Logger) *Trace {
 				attrs = append(attrs, slog.Int("status", a.Status))
 			}
 			if a.Err != nil {
-				level = slog.LevelWarn
+				if a.Status != http.StatusNoContent { // the server's way to say that there is no more
+					level = slog.LevelWarn
+				}
 				attrs = append(attrs, slog.String("error", a.Err.Error()))
 			}
 			log(level, "event stream: attempt ended", attrs...)

@@ -56,3 +56,20 @@ func TestLogTraceLevels(t *testing.T) {
 		})
 	}
 }
+
+// TestLogTraceNoContent: a 204 is no failure, and a 404 is one.
+func TestLogTraceNoContent(t *testing.T) {
+	for code, want := range map[int]string{204: "level=INFO", 404: "level=WARN"} {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			client := answers(status(code)).client(eventsource.Client{
+				Trace: eventsource.LogTrace(slog.New(slog.NewTextHandler(&log, nil))),
+			})
+			collect(client.Stream(get(t.Context())))
+			ended, _, _ := strings.Cut(log.String(), "attempt ended")
+			if !strings.Contains(ended, want) {
+				t.Errorf("the end of an attempt with status %d is logged as %q, want %s", code, ended, want)
+			}
+		})
+	}
+}
