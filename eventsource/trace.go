@@ -79,10 +79,10 @@ type WaitInfo struct {
 }
 
 // LogTrace returns a Trace that logs to l: an open stream, the end of an attempt
-// and the wait that follows at level Info (an attempt that failed at Warn, save by a 204), the
-// end of a stream at Info, or at Error if it ends with a [*StopError]. Requests and the
-// reconnection time are logged at Debug; comments are not. No record holds a
-// query string, user info, a header's value or a last event ID. A nil l means
+// and the wait that follows at level Info (an attempt that failed at Warn, save by a
+// 204), the end of a stream at Info, or at Error if it ends with a [*StopError].
+// Requests and the reconnection time are logged at Debug; comments are not. No record
+// holds a query string, user info, a header's value or a last event ID. A nil l means
 // slog.Default().
 func LogTrace(l *slog.Logger) *Trace {
 	if l == nil {
