@@ -16,7 +16,9 @@ GO ?= go
 FUZZTIME ?= 30s
 # How long make soak runs. It needs 10,000 file descriptors and some.
 SOAKTIME ?= 10m
-# The property tests make 10,000 runs each: give them time on a small machine.
+# How many random scenarios each property test of make properties runs.
+PROPERTYRUNS ?= 10000
+# Give the tests time on a small machine.
 TESTTIMEOUT ?= 15m
 # Flags for make bench-compare, such as -rounds 3.
 BENCH ?=
@@ -41,7 +43,7 @@ in_modules = @set -eu; for module in $(MODULES); do \
 	if [ $(words $(MODULES)) -gt 1 ]; then echo "== $$module"; fi; \
 	(cd "$$module" && $(1)); done
 
-.PHONY: help demo build test lint fmt fuzz fuzz-short bench soak vuln examples consume conformance ci clean
+.PHONY: help demo build test properties lint fmt fuzz fuzz-short bench bench-compare soak vuln examples consume conformance ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +56,9 @@ build: ## compile everything
 
 test: ## run every test, shuffled, under the race detector
 	$(call in_modules,$(GO) test -race -shuffle=on -timeout $(TESTTIMEOUT) ./...)
+
+properties: ## run the property tests PROPERTYRUNS (10000) times each
+	REPRISE_RUNS=$(PROPERTYRUNS) $(GO) test -shuffle=on -timeout $(TESTTIMEOUT) -run '^TestG[0-9]' ./eventsource
 
 lint: $(GOFUMPT) $(STATICCHECK) ## check format, vet, staticcheck, go.mod
 	@unformatted=$$($(GOFUMPT) -l $(SOURCES)) || exit 1; if [ -n "$$unformatted" ]; then \
@@ -103,7 +108,7 @@ consume: ## use this checkout as a new module would, with this Go and the oldest
 conformance: $(CONFORMANCE)/node_modules ## run MCP's conformance suite with the transport of examples/mcp
 	@./examples/mcp/conformance.sh $(CONFORMANCE) $(CONFORMANCE_RUNS)
 
-ci: lint test fuzz-short examples consume ## everything that a change must pass
+ci: lint test properties fuzz-short examples consume ## everything that a change must pass
 
 clean: ## remove installed tools
 	rm -rf $(TOOLS)

@@ -106,7 +106,7 @@ func TestG7Interleavings(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	calls := int32(0)
-	for i := range max(*propertyRuns/10, 1) {
+	for i := range max(runs(t)/10, 1) {
 		counter := &lateCounter{base: transport}
 		if text := interleave(rand.New(rand.NewPCG(seed, uint64(i))), srv.URL, counter); text != "" {
 			t.Fatalf("seed %d, run %d: %s", seed, i, text)

@@ -6,7 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,12 +20,37 @@ import (
 )
 
 var (
-	propertyRuns = flag.Int("reprise.runs", 10_000, "how many random scenarios each property test runs")
+	propertyRuns = flag.Int("reprise.runs", 0, "how many random scenarios each property test runs; 0 means $REPRISE_RUNS, or else 300, and 150 with -short")
 	propertySeed = flag.Uint64("reprise.seed", 0, "the seed of the property tests; 0 chooses one")
 )
 
-// leastOfAKind is how often each policy.Kind must occur in 10,000 runs.
-const leastOfAKind = 100
+// runs returns how many random scenarios a property test runs. Few are enough to
+// find what a change has broken; make ci runs fullRuns.
+func runs(t *testing.T) int {
+	t.Helper()
+	if *propertyRuns > 0 {
+		return *propertyRuns
+	}
+	if env := os.Getenv("REPRISE_RUNS"); env != "" {
+		n, err := strconv.Atoi(env)
+		if err != nil || n <= 0 {
+			t.Fatalf("REPRISE_RUNS is %q, not a number of runs", env)
+		}
+		return n
+	}
+	if testing.Short() {
+		return 150
+	}
+	return 300
+}
+
+const (
+	fullRuns = 10_000
+
+	// leastOfAKind is how often each policy.Kind must occur in fullRuns. In fewer
+	// runs chance decides.
+	leastOfAKind = 100
+)
 
 // A property is what a guarantee says of any scenario, or of several at once.
 type property struct {
@@ -94,12 +121,16 @@ func (p property) holds(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	seen := tally{kinds: make(map[policy.Kind]int)}
-	for from := 0; from < *propertyRuns; from += runsPerBubble {
-		p.holdsFor(t, seed, from, min(from+runsPerBubble, *propertyRuns), &seen)
+	runs := runs(t)
+	for from := 0; from < runs; from += runsPerBubble {
+		p.holdsFor(t, seed, from, min(from+runsPerBubble, runs), &seen)
 	}
-	t.Logf("%d scenarios of seed %d, %d attempts, which ended as follows: %v", *propertyRuns, seed, seen.attempts, seen.kinds)
+	t.Logf("%d scenarios of seed %d, %d attempts, which ended as follows: %v", runs, seed, seen.attempts, seen.kinds)
+	if runs < fullRuns {
+		return
+	}
 	for kind := policy.Ended; kind <= policy.Restarted; kind++ {
-		if least := leastOfAKind * *propertyRuns / 10_000; seen.kinds[kind] < least {
+		if least := leastOfAKind * runs / fullRuns; seen.kinds[kind] < least {
 			t.Errorf("only %d attempts were %v, not %d", seen.kinds[kind], kind, least)
 		}
 	}
