@@ -7,8 +7,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/reprise-sse/reprise/fuzz"
 	"github.com/reprise-sse/reprise/internal/loopback"
+	"github.com/reprise-sse/reprise/internal/reference"
 	"github.com/reprise-sse/reprise/internal/workloads"
 )
 
@@ -25,7 +25,7 @@ type event struct{ Type, ID, Data string }
 // the events are.
 func newWorkload(w workloads.Workload) workload {
 	made := workload{Workload: w}
-	for _, e := range fuzz.Decode(w.Lap, "").Events {
+	for _, e := range reference.Decode(w.Lap, "").Events {
 		made.events = append(made.events, event{e.Type, e.LastEventID, e.Data})
 		made.dataSize += len(e.Data)
 	}

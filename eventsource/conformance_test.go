@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/reprise-sse/reprise/eventsource"
-	"github.com/reprise-sse/reprise/fuzz"
 	"github.com/reprise-sse/reprise/internal/chunk"
+	"github.com/reprise-sse/reprise/internal/reference"
 	"github.com/reprise-sse/reprise/internal/vectors"
 	"github.com/reprise-sse/reprise/policy"
 )
@@ -74,8 +74,8 @@ func TestVectorsFormat(t *testing.T) {
 					}
 					retry, hasRetry = v.Retry, v.HasRetry
 				}
-				want := fuzz.Result{Events: referenceEvents(v.Events), LastEventID: v.LastEventID, Retry: v.Retry, HasRetry: v.HasRetry}
-				got := fuzz.Result{Events: events, LastEventID: id, Retry: retry, HasRetry: hasRetry}
+				want := reference.Result{Events: referenceEvents(v.Events), LastEventID: v.LastEventID, Retry: v.Retry, HasRetry: v.HasRetry}
+				got := reference.Result{Events: events, LastEventID: id, Retry: retry, HasRetry: hasRetry}
 				agree(t, v.Name, cmp.Diff(want, got))
 				if t.Failed() {
 					t.Fatalf("cut %s", way)
@@ -92,9 +92,9 @@ func TestVectorsFormat(t *testing.T) {
 			for way, pieces := range chunk.Ways(input, 1) {
 				try(way, chunk.NewReader(pieces))
 			}
-			result := fuzz.Decode(input, v.InitialLastEventID)
+			result := reference.Decode(input, v.InitialLastEventID)
 			for i := range result.Events {
-				result.Events[i] = fuzz.Event{Type: result.Events[i].Type, Data: result.Events[i].Data, LastEventID: result.Events[i].LastEventID}
+				result.Events[i] = reference.Event{Type: result.Events[i].Type, Data: result.Events[i].Data, LastEventID: result.Events[i].LastEventID}
 			}
 			if diff := cmp.Diff(referenceEvents(v.Events), result.Events); diff != "" {
 				t.Errorf("the reference (-vector +reference):\n%s", diff)
@@ -103,16 +103,16 @@ func TestVectorsFormat(t *testing.T) {
 	}
 }
 
-func referenceEvents(list []vectors.Event) (events []fuzz.Event) {
+func referenceEvents(list []vectors.Event) (events []reference.Event) {
 	for _, e := range list {
-		events = append(events, fuzz.Event{Type: e.Type, Data: e.Data, LastEventID: e.LastEventID})
+		events = append(events, reference.Event{Type: e.Type, Data: e.Data, LastEventID: e.LastEventID})
 	}
 	return events
 }
 
 // adoptBytes decodes r with a Decoder, or, if there is an ID to start from, with a
 // Stream that adopts it.
-func adoptBytes(t *testing.T, lastEventID string, r io.Reader) (events []fuzz.Event, id string, retry time.Duration, hasRetry bool) {
+func adoptBytes(t *testing.T, lastEventID string, r io.Reader) (events []reference.Event, id string, retry time.Duration, hasRetry bool) {
 	t.Helper()
 	take := func(e eventsource.Event, err error) {
 		if err != nil {
@@ -121,7 +121,7 @@ func adoptBytes(t *testing.T, lastEventID string, r io.Reader) (events []fuzz.Ev
 			}
 			return
 		}
-		events = append(events, fuzz.Event{Type: e.Type, Data: e.Data, LastEventID: e.LastEventID})
+		events = append(events, reference.Event{Type: e.Type, Data: e.Data, LastEventID: e.LastEventID})
 	}
 	if lastEventID == "" {
 		d := eventsource.NewDecoder(r)
@@ -216,7 +216,7 @@ func referenceAnswer(v vectors.Browser, sendAnything bool) answer {
 	id, retry := "", browserDefaultRetry
 	for _, c := range v.Connections {
 		if c.Status != -1 {
-			result := fuzz.Decode(bytes.Join(c.Chunks, nil), id)
+			result := reference.Decode(bytes.Join(c.Chunks, nil), id)
 			for _, e := range result.Events {
 				a.Events = append(a.Events, vectors.Event{Connection: a.Opens, Type: e.Type, Data: e.Data, LastEventID: e.LastEventID})
 			}
@@ -348,10 +348,10 @@ func testBrowser(t *testing.T, list []vectors.Browser) {
 			agree(t, v.ID, cmp.Diff(browserAnswer(v), ours, answerOptions))
 
 			// The Decoder alone, on the first connection, however it is cut.
-			var want []fuzz.Event
+			var want []reference.Event
 			for _, e := range ours.Events {
 				if e.Connection == 0 {
-					want = append(want, fuzz.Event{Type: e.Type, Data: e.Data, LastEventID: e.LastEventID})
+					want = append(want, reference.Event{Type: e.Type, Data: e.Data, LastEventID: e.LastEventID})
 				}
 			}
 			for way, pieces := range chunk.Ways(bytes.Join(v.Connections[0].Chunks, nil), 1) {

@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprise-sse/reprise/eventsource"
-	"github.com/reprise-sse/reprise/fuzz"
 	"github.com/reprise-sse/reprise/internal/chunk"
+	"github.com/reprise-sse/reprise/internal/reference"
 	"github.com/reprise-sse/reprise/internal/workloads"
 )
 
@@ -337,7 +337,7 @@ func TestDecode(t *testing.T) {
 			t.Log(tt.where)
 			checkDecoding(t, tt.input, tt.id, tt.want)
 			// The table must not be wrong in the way that the decoder is.
-			want := fuzz.Decode([]byte(tt.input), tt.id)
+			want := reference.Decode([]byte(tt.input), tt.id)
 			if diff := cmp.Diff(tt.want, fromReference(want), sameErrors); diff != "" {
 				t.Errorf("the table and the reference differ (-table +reference):\n%s", diff)
 			}
@@ -345,7 +345,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func fromReference(r fuzz.Result) decoding {
+func fromReference(r reference.Result) decoding {
 	want := decoding{End: io.EOF, LastEventID: r.LastEventID, Retry: r.Retry, HasRetry: r.HasRetry}
 	if r.Truncated {
 		want.End = eventsource.ErrTruncated
@@ -379,8 +379,8 @@ func TestG9Chunking(t *testing.T) {
 	for seed := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		input := randomStream(rng)
-		reference := fuzz.Decode(input, "start")
-		want := fromReference(reference)
+		oracle := reference.Decode(input, "start")
+		want := fromReference(oracle)
 
 		for name, pieces := range chunk.Ways(input, seed) {
 			for _, m := range decodingMethods {
@@ -393,7 +393,7 @@ func TestG9Chunking(t *testing.T) {
 
 		r := chunk.NewReader(chunk.Every(input, 1))
 		d := eventsource.NewDecoder(r)
-		for i, event := range reference.Events {
+		for i, event := range oracle.Events {
 			if _, err := d.Next(); err != nil {
 				t.Fatalf("seed %d: %q: event %d: %v", seed, input, i, err)
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprise-sse/reprise/eventsource"
-	"github.com/reprise-sse/reprise/fuzz"
+	"github.com/reprise-sse/reprise/internal/reference"
 	"github.com/reprise-sse/reprise/internal/scenario"
 )
 
@@ -60,7 +60,7 @@ func nothingForgotten(records []*scenario.Record, c *complaints) {
 }
 
 // checkDelivered checks the events that the loop was given of one attempt.
-func checkDelivered(c *complaints, a *scenario.Attempt, decoded []fuzz.Event) {
+func checkDelivered(c *complaints, a *scenario.Attempt, decoded []reference.Event) {
 	if len(a.Events) > len(decoded) || a.Reported != nil && len(a.Events) < len(decoded) {
 		c.add("attempt %d: the loop was given %d events of %d", a.Number, len(a.Events), len(decoded))
 		return
@@ -76,7 +76,7 @@ func checkDelivered(c *complaints, a *scenario.Attempt, decoded []fuzz.Event) {
 // idsAfter returns the IDs that a stream can resume from after an attempt that the
 // caller has ended: that of the last event that the loop was given, or of a block
 // without data between it and the next event, but never that of the next event.
-func idsAfter(decoded fuzz.Result, a *scenario.Attempt, before string) []string {
+func idsAfter(decoded reference.Result, a *scenario.Attempt, before string) []string {
 	from, to := 0, len(a.Delivered)
 	if n := len(a.Events); n > 0 {
 		from = decoded.Events[n-1].End
@@ -87,7 +87,7 @@ func idsAfter(decoded fuzz.Result, a *scenario.Attempt, before string) []string 
 	var ids []string
 	for i := from; i <= to; i++ {
 		if i == from || i == to || lineEnd(a.Delivered[i-1]) && lineEnd(a.Delivered[max(i-2, 0)]) {
-			ids = append(ids, fuzz.Decode(a.Delivered[:i], before).LastEventID)
+			ids = append(ids, reference.Decode(a.Delivered[:i], before).LastEventID)
 		}
 	}
 	return slices.Compact(ids)

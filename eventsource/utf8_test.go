@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprise-sse/reprise/eventsource"
-	"github.com/reprise-sse/reprise/fuzz"
+	"github.com/reprise-sse/reprise/internal/reference"
 )
 
 func TestAppendDecoded(t *testing.T) {
@@ -68,7 +68,7 @@ func TestAppendDecodedAtRandom(t *testing.T) {
 		for i := range in {
 			in[i] = alphabet[rng.IntN(len(alphabet))]
 		}
-		want := fuzz.Decode(fmt.Appendf(nil, "data: %s\n\n", in), "").Events[0].Data
+		want := reference.Decode(fmt.Appendf(nil, "data: %s\n\n", in), "").Events[0].Data
 		if got := eventsource.AppendDecoded(nil, in); string(got) != want || eventsource.DecodedLen(in) != len(want) {
 			t.Fatalf("seed %d: %q decodes to %q, DecodedLen %d; want %q", seed, in, got, eventsource.DecodedLen(in), want)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/reprise-sse/reprise/eventsource"
-	"github.com/reprise-sse/reprise/fuzz"
 	"github.com/reprise-sse/reprise/internal/chunk"
+	"github.com/reprise-sse/reprise/internal/reference"
 	"github.com/reprise-sse/reprise/internal/vectors"
 )
 
@@ -53,12 +53,12 @@ func seeds(f *testing.F, add func([]byte)) {
 // decode reads r to its end in one of the ways that a Decoder offers, and puts
 // what it gives in the terms of the reference. The End of an event is what end
 // tells once the event has been returned; a nil end leaves it at 0.
-func decode(t *testing.T, way string, r io.Reader, end func() int) fuzz.Result {
+func decode(t *testing.T, way string, r io.Reader, end func() int) reference.Result {
 	t.Helper()
 	d := eventsource.NewDecoder(r)
-	var result fuzz.Result
+	var result reference.Result
 	take := func(typ, data, id string) {
-		e := fuzz.Event{Type: typ, Data: data, LastEventID: id}
+		e := reference.Event{Type: typ, Data: data, LastEventID: id}
 		e.Retry, e.HasRetry = d.Retry()
 		if end != nil {
 			e.End = end()
@@ -141,7 +141,7 @@ func checkDifferential(t *testing.T, input []byte, seed uint64) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	input = stretch(input, rng)
-	want := fuzz.Decode(input, "")
+	want := reference.Decode(input, "")
 	for _, way := range []string{"Next", "NextRaw", "Events"} {
 		r := chunk.NewReader(chunk.Random(input, rng))
 		r.EndWithLast = rng.IntN(2) == 0
@@ -158,10 +158,10 @@ func abridged(b []byte) []byte { return b[:min(len(b), 2000)] }
 
 // firstDifference is cmp.Diff for results that may be long: it describes the first
 // event that differs, or what differs besides events, and it is quick.
-func firstDifference(want, got fuzz.Result) string {
-	event := func(r fuzz.Result, i int) fuzz.Event {
+func firstDifference(want, got reference.Result) string {
+	event := func(r reference.Result, i int) reference.Event {
 		if i >= len(r.Events) {
-			return fuzz.Event{}
+			return reference.Event{}
 		}
 		e := r.Events[i]
 		e.End = 0
@@ -196,7 +196,7 @@ func TestDecodeLongStreams(t *testing.T) {
 				input = append(input, end...)
 			}
 		}
-		want := fuzz.Decode(input, "")
+		want := reference.Decode(input, "")
 		for i := range 4 {
 			size := []int{1 + rng.IntN(40), 511 + rng.IntN(3), 1448, 1 + rng.IntN(40_000)}[i]
 			got := decode(t, "Next", chunk.NewReader(chunk.Every(input, size)), nil)
@@ -234,7 +234,7 @@ func FuzzChunking(f *testing.F) {
 	f.Fuzz(func(t *testing.T, input []byte, seed uint64) {
 		// The prefixes below make the work quadratic, on purpose: slow and obvious.
 		input = input[:min(len(input), 300)]
-		want := fuzz.Decode(input, "")
+		want := reference.Decode(input, "")
 
 		check := func(name string, pieces [][]byte) {
 			w := &witness{Reader: chunk.NewReader(pieces)}
@@ -250,7 +250,7 @@ func FuzzChunking(f *testing.F) {
 				i++
 				return 0
 			})
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(fuzz.Event{}, "End")); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(reference.Event{}, "End")); diff != "" {
 				t.Errorf("%q cut %s (-reference +decoder):\n%s", input, name, diff)
 			}
 		}
@@ -267,7 +267,7 @@ func FuzzChunking(f *testing.F) {
 		d := eventsource.NewDecoder(w)
 		events := 0
 		w.look = func(offset int) {
-			now := fuzz.Decode(input[:offset], "")
+			now := reference.Decode(input[:offset], "")
 			retry, ok := d.Retry()
 			if retry != now.Retry || ok != now.HasRetry || d.LastEventID() != now.LastEventID || events != len(now.Events) {
 				t.Fatalf("%q: after %d bytes the decoder has retry %v %v, last event ID %q and %d events; want %+v",
@@ -362,7 +362,7 @@ func checkUTF8(t *testing.T, value []byte, seed uint64) {
 			t.Errorf("% x cut %s: %+v, %v; want %+v", value, name, got, err, want)
 		}
 	}
-	if events := fuzz.Decode(input, "").Events; len(events) != 1 || events[0].Data != want.Data {
+	if events := reference.Decode(input, "").Events; len(events) != 1 || events[0].Data != want.Data {
 		t.Errorf("% x: the reference gives %+v, want %+v", value, events, want)
 	}
 }
@@ -394,7 +394,7 @@ func TestUTF8EveryClassOfByte(t *testing.T) {
 		t.Fatal(err)
 	}
 	difference(t, "the decoder", input, want, []byte(e.Data))
-	difference(t, "the reference", input, want, []byte(fuzz.Decode(input, "").Events[0].Data))
+	difference(t, "the reference", input, want, []byte(reference.Decode(input, "").Events[0].Data))
 }
 
 // difference reports the first line that differs.

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/reprise-sse/reprise/eventsource"
-	"github.com/reprise-sse/reprise/fuzz"
+	"github.com/reprise-sse/reprise/internal/reference"
 	"github.com/reprise-sse/reprise/policy"
 )
 
@@ -105,7 +105,7 @@ type play struct {
 	retry    time.Duration // worked out from what was delivered
 	hasRetry bool
 	id       string
-	events   []fuzz.Event // of the attempt under way
+	events   []reference.Event // of the attempt under way
 	ends     []policy.Attempt
 	decided  policy.Decision
 	wait     *eventsource.WaitInfo
@@ -270,11 +270,11 @@ func (p *play) endOfAttempt(a policy.Attempt) {
 		from = 0
 	}
 	matches := func(length int) bool {
-		r := fuzz.Decode(delivered[:length], p.id)
+		r := reference.Decode(delivered[:length], p.id)
 		if !r.HasRetry {
 			r.Retry, r.HasRetry = p.retry, p.hasRetry
 		}
-		if !cmp.Equal(p.events, r.Events, cmpopts.IgnoreFields(fuzz.Event{}, "Retry", "HasRetry", "End"), cmpopts.EquateEmpty()) ||
+		if !cmp.Equal(p.events, r.Events, cmpopts.IgnoreFields(reference.Event{}, "Retry", "HasRetry", "End"), cmpopts.EquateEmpty()) ||
 			r.LastEventID != a.LastEventID || r.HasRetry != a.HasRetry || a.HasRetry && r.Retry != a.Retry {
 			return false
 		}
@@ -623,7 +623,7 @@ func runScript(t *testing.T, d *dice) {
 				p.errorf("G6: an event after the error")
 			}
 			p.mu.Lock()
-			p.events = append(p.events, fuzz.Event{Type: e.Type, Data: e.Data, LastEventID: e.LastEventID})
+			p.events = append(p.events, reference.Event{Type: e.Type, Data: e.Data, LastEventID: e.LastEventID})
 			choice, nap := p.intn(10), p.duration()
 			if got := p.stream.LastEventID(); got != e.LastEventID {
 				p.errorf("G5: LastEventID is %q in the body of an event that has %q", got, e.LastEventID)

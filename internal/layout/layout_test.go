@@ -109,14 +109,12 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// Every package that a user can import, or run, stands in the table; the
-// reference decoder is there for the tests, and for those who port it.
+// Every package that a user can import, or run, stands in the table.
 func TestPublicPackages(t *testing.T) {
 	var listed, got []string
 	for _, tt := range want {
 		listed = append(listed, module+"/"+tt.name)
 	}
-	listed = append(listed, module+"/fuzz")
 	for _, p := range strings.Fields(goCommand(t, "list", "-f", "{{if .GoFiles}}{{.ImportPath}}{{end}}", "./...")) {
 		if !strings.Contains(p, "/internal/") {
 			got = append(got, p)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprise-sse/reprise/fuzz"
+	"github.com/reprise-sse/reprise/internal/reference"
 	"github.com/reprise-sse/reprise/policy"
 )
 
@@ -19,7 +19,7 @@ type Truth struct {
 	Streamed, Rejected bool
 
 	// Decoded is what was delivered, up to an event that is too large if TooLarge.
-	Decoded  fuzz.Result
+	Decoded  reference.Result
 	TooLarge bool
 
 	// Messages counts the events with data among the decoded, RetrySent tells
@@ -53,7 +53,7 @@ func (r *Record) Truths() []Truth {
 		if t.Streamed {
 			var input []byte
 			input, t.TooLarge = cutTooLarge(a.Delivered)
-			t.Decoded = fuzz.Decode(input, id)
+			t.Decoded = reference.Decode(input, id)
 			id = t.Decoded.LastEventID
 			if t.Decoded.HasRetry {
 				retry, hasRetry = t.Decoded.Retry, true

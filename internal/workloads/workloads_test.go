@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/reprise-sse/reprise/fuzz"
+	"github.com/reprise-sse/reprise/internal/reference"
 	"github.com/reprise-sse/reprise/internal/workloads"
 )
 
@@ -22,7 +22,7 @@ func TestWorkloads(t *testing.T) {
 	}
 	got := map[string]int{}
 	for _, w := range workloads.All() {
-		result := fuzz.Decode(w.Lap, "")
+		result := reference.Decode(w.Lap, "")
 		if len(result.Events) != w.Events || result.Truncated {
 			t.Errorf("%s: %d events, truncated: %v; want %d whole ones", w.Name, len(result.Events), result.Truncated, w.Events)
 		}

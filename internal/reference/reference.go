@@ -1,8 +1,6 @@
-// Package fuzz holds the fuzz targets of this module, and the naive decoder that
-// they, and the conformance tests, compare with.
-//
-// It is for testing. To read a stream use package eventsource.
-package fuzz
+// Package reference holds a naive decoder, which the fuzz targets and the
+// conformance tests compare with. To read a stream use package eventsource.
+package reference
 
 import (
 	"math"

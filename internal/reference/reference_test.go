@@ -1,4 +1,4 @@
-package fuzz_test
+package reference_test
 
 import (
 	"math"
@@ -9,41 +9,41 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/reprise-sse/reprise/fuzz"
+	"github.com/reprise-sse/reprise/internal/reference"
 )
 
 // ignoreForce leaves out of an event what a table states otherwise or not at all.
-var ignoreForce = cmpopts.IgnoreFields(fuzz.Event{}, "Retry", "HasRetry", "End")
+var ignoreForce = cmpopts.IgnoreFields(reference.Event{}, "Retry", "HasRetry", "End")
 
 func TestReferenceEvents(t *testing.T) {
-	message := func(data string) fuzz.Event { return fuzz.Event{Type: "message", Data: data} }
+	message := func(data string) reference.Event { return reference.Event{Type: "message", Data: data} }
 	for _, tt := range []struct {
 		name, input string
-		want        []fuzz.Event
+		want        []reference.Event
 	}{
 		{"nothing", "", nil},
-		{"one line", "data: x\n\n", []fuzz.Event{message("x")}},
-		{"lines are joined with LF", "data: a\ndata:b\ndata\n\n", []fuzz.Event{message("a\nb\n")}},
-		{"one space is dropped, and no tab", "data:  a\ndata:\tb\n\n", []fuzz.Event{message(" a\n\tb")}},
-		{"only the first colon separates", "data:a:b\n\n", []fuzz.Event{message("a:b")}},
-		{"an empty value is dispatched", "data\n\ndata:\n\n", []fuzz.Event{message(""), message("")}},
+		{"one line", "data: x\n\n", []reference.Event{message("x")}},
+		{"lines are joined with LF", "data: a\ndata:b\ndata\n\n", []reference.Event{message("a\nb\n")}},
+		{"one space is dropped, and no tab", "data:  a\ndata:\tb\n\n", []reference.Event{message(" a\n\tb")}},
+		{"only the first colon separates", "data:a:b\n\n", []reference.Event{message("a:b")}},
+		{"an empty value is dispatched", "data\n\ndata:\n\n", []reference.Event{message(""), message("")}},
 		{"names are matched as they are", "Data: a\n data: b\ndata : c\n\ndatum: d\n\n", nil},
-		{"comments", ": a\n:data: b\ndata: c\n:\n\n", []fuzz.Event{message("c")}},
-		{"CR, LF and CRLF", "data: a\rdata: b\ndata: c\r\n\r\ndata: d\r\rdata: e\n\n", []fuzz.Event{message("a\nb\nc"), message("d"), message("e")}},
-		{"LF then CR are two line ends", "data: a\n\rdata: b\n\n", []fuzz.Event{message("a"), message("b")}},
-		{"nothing else ends a line", "data: a\vb\fc\u0085d\u2028e\x1cf\n\n", []fuzz.Event{message("a\vb\fc\u0085d\u2028e\x1cf")}},
-		{"the type", "event: e\ndata: a\n\ndata: b\n\n", []fuzz.Event{{Type: "e", Data: "a"}, message("b")}},
-		{"the last type counts, even if empty", "event: a\nevent: b\ndata: x\n\nevent: a\nevent\ndata: y\n\n", []fuzz.Event{{Type: "b", Data: "x"}, message("y")}},
-		{"without data the type is forgotten", "event: a\n\ndata: x\n\n", []fuzz.Event{message("x")}},
-		{"one BOM is dropped", "\ufeffdata: a\n\n", []fuzz.Event{message("a")}},
-		{"the second is part of the name", "\ufeff\ufeffdata: a\n\ndata: b\n\n", []fuzz.Event{message("b")}},
-		{"and so is any later one", "data: \ufeffa\n\n\ufeffdata: b\n\n", []fuzz.Event{message("\ufeffa")}},
-		{"part of a BOM is no BOM", "\xef\xbbdata: a\n\ndata: b\n\n", []fuzz.Event{message("b")}},
-		{"a line end after the BOM is one", "\ufeff\ndata: a\n\n", []fuzz.Event{message("a")}},
-		{"the end of the input discards", "data: a\n\ndata: b\n", []fuzz.Event{message("a")}},
-		{"a CR at the end is a line end", "data: a\r\r", []fuzz.Event{message("a")}},
+		{"comments", ": a\n:data: b\ndata: c\n:\n\n", []reference.Event{message("c")}},
+		{"CR, LF and CRLF", "data: a\rdata: b\ndata: c\r\n\r\ndata: d\r\rdata: e\n\n", []reference.Event{message("a\nb\nc"), message("d"), message("e")}},
+		{"LF then CR are two line ends", "data: a\n\rdata: b\n\n", []reference.Event{message("a"), message("b")}},
+		{"nothing else ends a line", "data: a\vb\fc\u0085d\u2028e\x1cf\n\n", []reference.Event{message("a\vb\fc\u0085d\u2028e\x1cf")}},
+		{"the type", "event: e\ndata: a\n\ndata: b\n\n", []reference.Event{{Type: "e", Data: "a"}, message("b")}},
+		{"the last type counts, even if empty", "event: a\nevent: b\ndata: x\n\nevent: a\nevent\ndata: y\n\n", []reference.Event{{Type: "b", Data: "x"}, message("y")}},
+		{"without data the type is forgotten", "event: a\n\ndata: x\n\n", []reference.Event{message("x")}},
+		{"one BOM is dropped", "\ufeffdata: a\n\n", []reference.Event{message("a")}},
+		{"the second is part of the name", "\ufeff\ufeffdata: a\n\ndata: b\n\n", []reference.Event{message("b")}},
+		{"and so is any later one", "data: \ufeffa\n\n\ufeffdata: b\n\n", []reference.Event{message("\ufeffa")}},
+		{"part of a BOM is no BOM", "\xef\xbbdata: a\n\ndata: b\n\n", []reference.Event{message("b")}},
+		{"a line end after the BOM is one", "\ufeff\ndata: a\n\n", []reference.Event{message("a")}},
+		{"the end of the input discards", "data: a\n\ndata: b\n", []reference.Event{message("a")}},
+		{"a CR at the end is a line end", "data: a\r\r", []reference.Event{message("a")}},
 	} {
-		got := fuzz.Decode([]byte(tt.input), "").Events
+		got := reference.Decode([]byte(tt.input), "").Events
 		if diff := cmp.Diff(tt.want, got, ignoreForce); diff != "" {
 			t.Errorf("%s: %q (-want +got):\n%s", tt.name, tt.input, diff)
 		}
@@ -66,7 +66,7 @@ func TestReferenceLastEventID(t *testing.T) {
 		{"the last one counts", "", "id: 1\nid: 2\ndata: x\n\n", []string{"2", "2"}},
 		{"spaces are kept but one", "", "id:  1 \ndata: x\n\n", []string{" 1 ", " 1 "}},
 	} {
-		result := fuzz.Decode([]byte(tt.input), tt.carried)
+		result := reference.Decode([]byte(tt.input), tt.carried)
 		var got []string
 		for _, e := range result.Events {
 			got = append(got, e.LastEventID)
@@ -106,7 +106,7 @@ func TestReferenceRetry(t *testing.T) {
 		{"retry: 18446744073709551616\n", math.MaxInt64},
 		{"retry: 1" + strings.Repeat("0", 400) + "\n", math.MaxInt64},
 	} {
-		result := fuzz.Decode([]byte(tt.input), "")
+		result := reference.Decode([]byte(tt.input), "")
 		got := result.Retry
 		if !result.HasRetry {
 			got = never
@@ -118,9 +118,9 @@ func TestReferenceRetry(t *testing.T) {
 }
 
 func TestReferenceRetryInForce(t *testing.T) {
-	got := fuzz.Decode([]byte("data: a\n\nretry: 1\ndata: b\nretry: 2\n\nretry: 3\n"), "")
-	want := fuzz.Result{
-		Events: []fuzz.Event{
+	got := reference.Decode([]byte("data: a\n\nretry: 1\ndata: b\nretry: 2\n\nretry: 3\n"), "")
+	want := reference.Result{
+		Events: []reference.Event{
 			{Type: "message", Data: "a", End: 9},
 			{Type: "message", Data: "b", Retry: 2 * time.Millisecond, HasRetry: true, End: 36},
 		},
@@ -146,7 +146,7 @@ func TestReferenceEnd(t *testing.T) {
 		{"data: \xf0\x9f\n\ndata: \xff\n\n", []int{10, 19}},
 	} {
 		var got []int
-		for _, e := range fuzz.Decode([]byte(tt.input), "").Events {
+		for _, e := range reference.Decode([]byte(tt.input), "").Events {
 			got = append(got, e.End)
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -181,13 +181,13 @@ func TestReferenceUTF8(t *testing.T) {
 		{"\xf4\x90\x80\x80", r + r + r + r},
 		{"\xf5\x80", r + r},
 	} {
-		events := fuzz.Decode([]byte("data:"+tt.input+"\n\n"), "").Events
+		events := reference.Decode([]byte("data:"+tt.input+"\n\n"), "").Events
 		if len(events) != 1 || events[0].Data != tt.want {
 			t.Errorf("% x: %+v, want %+q", tt.input, events, tt.want)
 		}
 	}
 	// A sequence that a line end cuts off does not swallow it.
-	events := fuzz.Decode([]byte("data:\xf0\x9f\ndata:x\n\n"), "").Events
+	events := reference.Decode([]byte("data:\xf0\x9f\ndata:x\n\n"), "").Events
 	if len(events) != 1 || events[0].Data != r+"\nx" {
 		t.Errorf("a cut sequence before LF: %+v", events)
 	}
@@ -214,7 +214,7 @@ func TestReferenceTruncated(t *testing.T) {
 		{"\ufeffdata: a\r", true},
 		{"data: a\r\n\r", false},
 	} {
-		if got := fuzz.Decode([]byte(tt.input), "").Truncated; got != tt.want {
+		if got := reference.Decode([]byte(tt.input), "").Truncated; got != tt.want {
 			t.Errorf("%q: %v, want %v", tt.input, got, tt.want)
 		}
 	}
