@@ -28,7 +28,6 @@ type attempt struct {
 	idle      time.Duration // the idle timeout; 0 if there is none
 	idleTimer clock.Timer   // pending only while a read is blocked; nil before the first
 
-	unsent    *requestBody  // made for the request and not handed over
 	body      io.ReadCloser // of the response; nil without one
 	stopClose func() bool   // keeps the context's end from closing body; nil if it does not
 	bodyOnce  sync.Once     // closes body
@@ -207,7 +206,7 @@ func (a *attempt) connect() (*http.Response, error) {
 		timer = s.client.Clock.AfterFunc(timeout, func() { a.cancel(timedOut) })
 		defer timer.Stop() // in case that something of the caller's panics
 	}
-	a.handOver(req)
+	s.replay.handOver(req)
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, requestError(req, err)
@@ -343,7 +342,7 @@ func (a *attempt) release() {
 	if a.within != nil {
 		a.within.Stop()
 	}
-	a.dropUnsent()
+	s.replay.giveBack()
 	if a.stopClose != nil {
 		a.stopClose()
 	}

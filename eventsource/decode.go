@@ -328,7 +328,7 @@ func (d *Decoder) field(start, end int) bool {
 		}
 	case 'r':
 		if i := valueIndex(line, "retry"); i >= 0 {
-			if retry, ok := parseRetry(line[i:]); ok {
+			if retry, ok := parseDuration(line[i:], time.Millisecond); ok {
 				d.retry, d.hasRetry = retry, true
 				if d.hooks.retry != nil {
 					d.hooks.retry(retry)
@@ -594,23 +594,4 @@ func valueIndex(line []byte, name string) int {
 		i++
 	}
 	return i
-}
-
-// parseRetry returns the reconnection time that value stands for: milliseconds, in
-// one or more ASCII digits.
-func parseRetry(digits []byte) (time.Duration, bool) {
-	const most = math.MaxInt64 / int64(time.Millisecond)
-	var n int64
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		if n <= most {
-			n = 10*n + int64(c-'0')
-		}
-	}
-	if n > most {
-		return math.MaxInt64, len(digits) > 0
-	}
-	return time.Duration(n) * time.Millisecond, len(digits) > 0
 }

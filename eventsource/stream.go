@@ -21,16 +21,14 @@ import (
 type Stream struct {
 	client     Client // HTTPClient and Prepare may be nil; Trace and Clock are not
 	policy     policy.Reconnector
-	request    *http.Request  // nil if none follows the adopted response
-	adopted    *http.Response // nil once its attempt has begun
-	unsendable error          // why request cannot be sent, if that is known already
+	adopted    *http.Response   // nil once its attempt has begun
+	unsendable *unsendableError // why request cannot be sent, if that is known already
 
 	// These belong to the ranging goroutine.
-	decoder    Decoder
-	retry      time.Duration // the reconnection time, if hasRetry
-	hasRetry   bool
-	repeatable bool // a decision to connect again may be followed
-	bodySent   bool // request.Body has been handed to net/http
+	replay   replay
+	decoder  Decoder
+	retry    time.Duration // the reconnection time, if hasRetry
+	hasRetry bool
 
 	mu          sync.Mutex // guards what follows; no hook or policy is called under it
 	state       streamState
@@ -52,13 +50,12 @@ var noTrace Trace
 
 var errUsed = errors.New("eventsource: a stream can be ranged over only once; make a new one")
 
-func newStream(c Client, req *http.Request, adopted *http.Response, unsendable error) *Stream {
+func newStream(c Client, req *http.Request, adopted *http.Response, unsendable *unsendableError) *Stream {
 	s := &Stream{
 		client:     c,
-		request:    req,
 		adopted:    adopted,
 		unsendable: unsendable,
-		repeatable: req != nil, // it has not been sent yet
+		replay:     newReplay(req),
 	}
 	if s.client.Trace == nil {
 		s.client.Trace = &noTrace
@@ -167,9 +164,7 @@ func (s *Stream) finish(err error) {
 	if s.adopted != nil && s.adopted.Body != nil {
 		s.adopted.Body.Close()
 	}
-	if s.request != nil && s.request.Body != nil && !s.bodySent {
-		s.request.Body.Close() // as net/http does with a request that it cannot send
-	}
+	s.replay.close()
 	s.decoder = Decoder{}
 	if s.client.Trace.Done != nil {
 		s.client.Trace.Done(err)
@@ -179,8 +174,8 @@ func (s *Stream) finish(err error) {
 // context returns the one context that governs the stream.
 func (s *Stream) context() context.Context {
 	switch {
-	case s.request != nil:
-		return s.request.Context()
+	case s.replay.request != nil:
+		return s.replay.request.Context()
 	case s.adopted.Request != nil:
 		return s.adopted.Request.Context()
 	default:
@@ -202,18 +197,18 @@ func (s *Stream) run(yield func(Event, error) bool) (end error, left bool) {
 			return nil, true
 		}
 		var over bool
-		if next, over, end = s.between(ctx, facts); over {
+		if next, over, end = s.decide(ctx, facts); over {
 			return end, false
 		}
 	}
 	return context.Cause(ctx), false
 }
 
-// between does what comes between two attempts: it reports the end of the first,
+// decide does what comes between two attempts: it reports the end of the first,
 // asks the policy, and waits. It returns the decision that the next attempt
 // follows, or that there is none and how the stream ends. If ctx is done it
 // leaves the rest to run.
-func (s *Stream) between(ctx context.Context, facts *policy.Attempt) (next policy.Decision, over bool, end error) {
+func (s *Stream) decide(ctx context.Context, facts *policy.Attempt) (next policy.Decision, over bool, end error) {
 	if ctx.Err() != nil {
 		return next, false, nil
 	}
@@ -227,7 +222,7 @@ func (s *Stream) between(ctx context.Context, facts *policy.Attempt) (next polic
 	if ctx.Err() != nil {
 		return next, false, nil
 	}
-	if end, over = s.refuse(ctx, facts, next); over {
+	if end, over = s.mustEnd(ctx, facts, next); over {
 		return next, true, end
 	}
 	if next.Forgets() {
@@ -237,16 +232,16 @@ func (s *Stream) between(ctx context.Context, facts *policy.Attempt) (next polic
 	return next, false, nil
 }
 
-// refuse reports whether the stream ends instead of following the decision, and
+// mustEnd reports whether the stream ends instead of following the decision, and
 // how.
-func (s *Stream) refuse(ctx context.Context, facts *policy.Attempt, d policy.Decision) (end error, over bool) {
+func (s *Stream) mustEnd(ctx context.Context, facts *policy.Attempt, d policy.Decision) (end error, over bool) {
 	if reason, stopped := d.Stopped(); stopped {
 		if reason == nil {
 			return nil, true
 		}
 		return &StopError{Reason: reason, Attempt: *facts}, true
 	}
-	if !s.repeatable {
+	if !s.replay.repeatable {
 		if facts.Kind == policy.Ended && facts.Err == nil {
 			return nil, true
 		}
