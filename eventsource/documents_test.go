@@ -1,13 +1,16 @@
 package eventsource_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
+	pathpkg "path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -16,9 +19,15 @@ import (
 type repository struct {
 	root    string
 	top     map[string]bool // directories in root
-	tests   map[string]bool // and benchmarks, examples and fuzz targets, of every module
 	targets map[string]bool // of the Makefile
 	code    string          // all Go code, its indentation removed
+
+	// tests are the tests, benchmarks, examples and fuzz targets of every module, each
+	// with the directories that have one of that name.
+	tests map[string]map[string]bool
+
+	// functions are those of each Go file, the file named from root.
+	functions map[string]map[string]bool
 
 	// symbols has the exported names of the public packages as package.Name and
 	// package.Type.Member, and also without the package.
@@ -27,7 +36,10 @@ type repository struct {
 
 func newRepository(t *testing.T, root string) *repository {
 	t.Helper()
-	r := &repository{root: root, top: map[string]bool{}, tests: map[string]bool{}, targets: map[string]bool{}, symbols: map[string]bool{}}
+	r := &repository{
+		root: root, top: map[string]bool{}, targets: map[string]bool{}, symbols: map[string]bool{},
+		tests: map[string]map[string]bool{}, functions: map[string]map[string]bool{},
+	}
 	entries, err := os.ReadDir(root)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +50,7 @@ func newRepository(t *testing.T, root string) *repository {
 		}
 	}
 	var code strings.Builder
-	functions := goFiles{}
+	files := goFiles{}
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -53,9 +65,18 @@ func newRepository(t *testing.T, root string) *repository {
 			return err
 		}
 		code.WriteString(unindented(string(text)))
-		if strings.HasSuffix(path, "_test.go") {
-			for name := range functions.functions(t, path) {
-				r.tests[name] = true
+		file, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		file = filepath.ToSlash(file)
+		r.functions[file] = files.functions(t, path)
+		if strings.HasSuffix(file, "_test.go") {
+			for name := range r.functions[file] {
+				if r.tests[name] == nil {
+					r.tests[name] = map[string]bool{}
+				}
+				r.tests[name][pathpkg.Dir(file)] = true
 			}
 		}
 		return nil
@@ -149,7 +170,8 @@ func unindented(text string) string {
 }
 
 var (
-	aTest   = regexp.MustCompile(`^(?:[\w/.]+:)?((?:Test|Fuzz|Benchmark|Example)(?:[A-Z_]\w*)?)(…?)(?:/.*)?$`)
+	aTest   = regexp.MustCompile(`^(?:([\w/.]+):)?((?:Test|Fuzz|Benchmark|Example)(?:[A-Z_]\w*)?)(…?)(?:/.*)?$`)
+	aCode   = regexp.MustCompile(`^([\w./-]+\.go):([\w.]+)$`)
 	aSymbol = regexp.MustCompile(`^(?:(?:clock|policy|eventsource|eventsourcetest)\.[A-Z]\w*(?:\.[A-Z]\w*)?|Err[A-Z]\w*)$`)
 	aMember = regexp.MustCompile(`^([A-Z]\w*)\.[A-Z]\w*$`)
 	aTarget = regexp.MustCompile(`^make ([a-z-]+)`)
@@ -165,18 +187,16 @@ var (
 // of the kind.
 func (r *repository) missing(span string) string {
 	if m := aTest.FindStringSubmatch(span); m != nil {
-		if m[2] == "" {
-			if !r.tests[m[1]] {
-				return "there is no " + m[1]
-			}
-			return ""
-		}
-		for name := range r.tests {
-			if strings.HasPrefix(name, m[1]) {
+		dir, name, more := m[1], m[2], m[3] != ""
+		for test, dirs := range r.tests {
+			if (test == name || more && strings.HasPrefix(test, name)) && (dir == "" || dirs[dir]) {
 				return ""
 			}
 		}
-		return "there is no test " + m[1] + "…"
+		return "there is no " + span
+	}
+	if m := aCode.FindStringSubmatch(span); m != nil && !r.functions[m[1]][m[2]] {
+		return "there is no " + span
 	}
 	if m := aMember.FindStringSubmatch(span); aSymbol.MatchString(span) || m != nil && r.symbols[m[1]] {
 		if !r.symbols[span] {
@@ -281,6 +301,152 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
+// docs/guarantees.md tells of each guarantee what limits it, which code keeps it and
+// which tests hold it, and every test that has the number of a guarantee in its name is
+// listed there. Numbers in the code are numbers of guarantees.
+func TestGuarantees(t *testing.T) {
+	r := newRepository(t, "..")
+	page, err := os.ReadFile("../docs/guarantees.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, complaint := range r.guarantees(string(page)) {
+		t.Error(complaint)
+	}
+}
+
+var (
+	aGuaranteesTest = regexp.MustCompile(`^(?:Test|Fuzz|Benchmark)(G\d+)(?:[A-Z_]|$)`)
+	aNumber         = regexp.MustCompile(`\bG\d+\b`)
+	aSection        = regexp.MustCompile(`(?ms)^## (G\d+): \S.*?\n(.*?)(?:\z|^#)`)
+)
+
+// guarantees returns what is wrong with the text of docs/guarantees.md, which this
+// repository's tests and comments refer to.
+func (r *repository) guarantees(page string) (complaints []string) {
+	add := func(format string, args ...any) { complaints = append(complaints, fmt.Sprintf(format, args...)) }
+	sections := map[string]string{}
+	for len(page) > 0 {
+		at := aSection.FindStringSubmatchIndex(page)
+		if at == nil {
+			break
+		}
+		number, text := page[at[2]:at[3]], page[at[4]:at[5]]
+		page = page[at[5]:]
+		if want := fmt.Sprint("G", len(sections)+1); number != want {
+			add("there is a section %s where %s is due", number, want)
+		}
+		sections[number] = text
+		if !strings.HasPrefix(text, "\n> ") {
+			add("%s does not begin with its sentence", number)
+		}
+		parts := map[string]string{}
+		for item := range strings.SplitSeq(text, "\n- **") {
+			name, rest, _ := strings.Cut(item, "**")
+			parts[name] = rest
+		}
+		if parts["Limits."] == "" {
+			add("%s has no limits", number)
+		}
+		kept, held := aSpan.FindAllStringSubmatch(parts["Kept by"], -1), 0
+		if len(kept) == 0 {
+			add("%s is kept by no code", number)
+		}
+		for _, m := range kept {
+			if !aCode.MatchString(m[1]) {
+				add("%s is kept by %s, which is not a function of a file", number, m[1])
+			}
+		}
+		for _, m := range aSpan.FindAllStringSubmatch(parts["Held by"], -1) {
+			test := aTest.FindStringSubmatch(m[1])
+			if test == nil {
+				add("%s is held by %s, which is not a test", number, m[1])
+				continue
+			}
+			held++
+			if other := aGuaranteesTest.FindStringSubmatch(test[2]); other != nil && other[1] != number {
+				add("%s is held by %s", number, m[1])
+			}
+		}
+		if held == 0 {
+			add("%s is held by no test", number)
+		}
+	}
+	for test, dirs := range r.tests {
+		m := aGuaranteesTest.FindStringSubmatch(test)
+		if m == nil {
+			continue
+		}
+		for dir := range dirs {
+			span := dir + ":" + test
+			if dir == "." {
+				span = test
+			}
+			if !strings.Contains(sections[m[1]], "`"+span+"`") {
+				add("%s does not list `%s`", m[1], span)
+			}
+		}
+	}
+	unknown := map[string]bool{}
+	for _, number := range aNumber.FindAllString(r.code, -1) {
+		if _, ok := sections[number]; !ok && !unknown[number] {
+			unknown[number] = true
+			add("the code speaks of %s, which is not a guarantee", number)
+		}
+	}
+	return complaints
+}
+
+// The check of the guarantees finds what is missing.
+func TestGuaranteesFinds(t *testing.T) {
+	const good = `# Guarantees
+
+## G1: Never early
+
+> Never.
+
+- **Limits.** None.
+- **Kept by** ` + "`a/wait.go:wait`" + `.
+- **Held by** ` + "`a:TestG1NeverEarly`, `TestG1Story`" + `.
+
+## G2: Exactly
+
+> Exactly.
+
+- **Limits.** None.
+- **Kept by** ` + "`a/wait.go:wait`" + `.
+- **Held by** ` + "`b:TestOther`" + `.
+
+## G10 is not among them
+`
+	for _, tt := range []struct{ old, new, want string }{
+		{"", "", ""},
+		{"## G2", "## G3", "there is a section G3 where G2 is due"},
+		{"> Never.", "Never.", "G1 does not begin with its sentence"},
+		{"- **Limits.** None.\n", "", "G1 has no limits"},
+		{"`a/wait.go:wait`", "a/wait.go:wait", "G1 is kept by no code"},
+		{"`a/wait.go:wait`", "`wait`", "G1 is kept by wait, which is not a function of a file"},
+		{"`b:TestOther`", "b:TestOther", "G2 is held by no test"},
+		{"`b:TestOther`", "`b:other`", "G2 is held by b:other, which is not a test"},
+		{"`b:TestOther`", "`a:TestG1NeverEarly`", "G2 is held by a:TestG1NeverEarly"},
+		{"`a:TestG1NeverEarly`", "`b:TestG1NeverEarly`", "G1 does not list `a:TestG1NeverEarly`"},
+		{", `TestG1Story`", "", "G1 does not list `TestG1Story`"},
+	} {
+		r := &repository{
+			tests: map[string]map[string]bool{"TestG1NeverEarly": {"a": true}, "TestG1Story": {".": true}, "TestOther": {"b": true}},
+			code:  "// G1: wait\n// G2: not at all\n",
+		}
+		got := strings.Join(r.guarantees(strings.Replace(good, tt.old, tt.new, 1)), "\n")
+		if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
+			t.Errorf("with %q for %q: %q, want %q", tt.new, tt.old, got, tt.want)
+		}
+		r.code += "// G3: gone\n"
+		if got := r.guarantees(good); !slices.Contains(got, "the code speaks of G3, which is not a guarantee") {
+			t.Errorf("a number of nothing is not found: %q", got)
+		}
+	}
+}
+
 // The check of the documents finds what is not there.
 func TestDocumentsFinds(t *testing.T) {
 	r := newRepository(t, "..")
@@ -290,6 +456,13 @@ func TestDocumentsFinds(t *testing.T) {
 	}{
 		{"TestDocuments", false},
 		{"eventsource:TestDocuments", false},
+		{"policy:TestDocuments", true},
+		{"eventsource:TestDocu…", false},
+		{"policy:TestDocumentz…", true},
+		{"TestDocuments/case", false},
+		{"eventsource/decode.go:Decoder.Next", false},
+		{"eventsource/decode.go:Decoder.Last", true},
+		{"eventsource/decoder.go:Decoder.Next", true},
 		{"TestDocumentz", true},
 		{"TestDocu…", false},
 		{"TestNothingLikeThat…", true},
