@@ -13,28 +13,28 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// An attempt is one try at a connection: from the request to the end of its
-// response. Whatever ends it early (a timeout, Reconnect, net/http about to send
-// the request again) cancels ctx with an interruption as the cause, because HTTP
-// transports report no more than that their context was cancelled.
+// An attempt is the attempt that a stream is making. Whatever ends it early (a
+// timeout, Reconnect, net/http about to send the request again) cancels ctx with an
+// interruption as the cause, because HTTP transports report only that their context
+// was cancelled.
 type attempt struct {
 	stream *Stream
-	ctx    context.Context // of the attempt
+	ctx    context.Context // ends with the attempt
 	cancel context.CancelCauseFunc
 	guard  resendGuard
 
 	within clock.Timer // the limit of Decision.Within; nil if there is none
 
 	idle      time.Duration // the idle timeout; 0 if there is none
-	idleTimer clock.Timer   // pending only while a read is blocked; nil before the first
+	idleTimer clock.Timer   // pending only while a read is blocked; nil before the first read
 
 	body      io.ReadCloser // of the response; nil without one
 	stopClose func() bool   // keeps the context's end from closing body; nil if it does not
 	bodyOnce  sync.Once     // closes body
 	adopted   bool          // the response is not to a request of the stream
 
-	// What will be facts: see policy.Attempt. That is larger, and not needed while
-	// the stream is open.
+	// These become a policy.Attempt, which is larger and not needed while the
+	// stream is open.
 	kind             policy.Kind
 	futile           bool
 	retrySent        bool
@@ -63,7 +63,8 @@ func (i *interruption) Error() string {
 func (i *interruption) Unwrap() error { return i.err }
 
 // attempt makes one attempt, within the limits of the decision that led to it,
-// and yields its events. It returns the facts, and whether the loop was left.
+// and yields its events. It returns the facts about it, and whether the loop was
+// left.
 func (s *Stream) attempt(ctx context.Context, number int, limits *policy.Decision, yield func(Event, error) bool) (facts *policy.Attempt, left bool) {
 	a := s.newAttempt(ctx, number, limits)
 	defer a.release()
@@ -92,7 +93,7 @@ func (s *Stream) newAttempt(ctx context.Context, number int, limits *policy.Deci
 	return a
 }
 
-// end returns the facts of an attempt that is over.
+// end returns the facts about an attempt that is over.
 func (a *attempt) end() *policy.Attempt {
 	s := a.stream
 	a.settle()
@@ -121,8 +122,9 @@ func (a *attempt) end() *policy.Attempt {
 	return facts
 }
 
-// open connects and returns where to read the stream from, or nil and notes why
-// not, as far as can be told without the interruption.
+// open connects and returns the reader of the event stream. If there is none it
+// returns nil, and kind and err tell why; an interruption, if there was one, is left
+// to settle.
 func (a *attempt) open() io.Reader {
 	resp, err := a.connect()
 	if err != nil {
@@ -145,7 +147,7 @@ func (a *attempt) open() io.Reader {
 		return nil
 	}
 	if err := a.ctx.Err(); err != nil {
-		// It was interrupted as the headers came, and no use was made of them.
+		// The attempt was interrupted as the headers came, and they were not used.
 		a.kind, a.err = policy.Failed, err
 		a.status, a.header = 0, nil
 		return nil
@@ -161,10 +163,10 @@ func (a *attempt) open() io.Reader {
 	return source
 }
 
-// endsWithContext reports whether the bodies that c returns are known to end with
-// the context of their request. They all should; but an adopted one belongs to
-// another context, RoundTrippers forget, and that of a 101 is a whole connection,
-// which net/http has let go of.
+// endsWithContext reports whether the response bodies that c returns are known to
+// end with the context of their request. All should, but not every RoundTripper sees
+// to it. (Nor does an adopted body, which belongs to another context, or the body of
+// a 101, which is a whole connection that net/http has handed over.)
 func endsWithContext(c *http.Client) bool {
 	var transport http.RoundTripper
 	if c != nil {
@@ -177,8 +179,8 @@ func endsWithContext(c *http.Client) bool {
 	return ok
 }
 
-// connect returns the response to this attempt: the adopted one, or that to a
-// new request.
+// connect returns the response of this attempt: the adopted one, or the response to
+// a new request.
 func (a *attempt) connect() (*http.Response, error) {
 	s := a.stream
 	if resp := s.adopted; resp != nil {
@@ -204,7 +206,7 @@ func (a *attempt) connect() (*http.Response, error) {
 	timedOut := &interruption{policy.Failed, &timeoutError{timeout}}
 	if timeout > 0 {
 		timer = s.client.Clock.AfterFunc(timeout, func() { a.cancel(timedOut) })
-		defer timer.Stop() // in case that something of the caller's panics
+		defer timer.Stop() // in case something of the caller's panics
 	}
 	s.replay.handOver(req)
 	resp, err := client.Do(req)
@@ -212,15 +214,15 @@ func (a *attempt) connect() (*http.Response, error) {
 		return nil, requestError(req, err)
 	}
 	if timer != nil && !timer.Stop() {
-		// It is cancelling the attempt at this moment. What a refusal asks for
-		// binds all the same.
+		// The timer is cancelling the attempt at this moment. The response counts
+		// only if it is a refusal, since the wait that it asks for must be kept.
 		a.cancel(timedOut)
 	}
 	return resp, nil
 }
 
-// connectTimeout combines the two limits on the time to a response's headers. It
-// returns 0 if there is none.
+// connectTimeout returns the shorter of the two limits on the time until the headers
+// of a response, or 0 if there is no limit.
 func connectTimeout(own, clientTimeout time.Duration) time.Duration {
 	switch {
 	case own == 0:
@@ -244,7 +246,7 @@ func (a *attempt) decode(source io.Reader) {
 	})
 }
 
-// setRetry takes note of the reconnection time that a retry field has set.
+// setRetry notes the reconnection time that a retry field has set.
 func (a *attempt) setRetry(d time.Duration) {
 	s := a.stream
 	a.retrySent = true
@@ -273,7 +275,8 @@ func (a *attempt) read(ctx context.Context, source io.Reader, yield func(Event, 
 			a.messages++
 		}
 		if ctx.Err() != nil {
-			// The loop is not given this event. Who resumes later must be sent it.
+			// The loop is not given this event, so a later stream that resumes from
+			// the last event ID must be sent it.
 			a.stream.setLastEventID(resume)
 			return false
 		}
@@ -297,9 +300,9 @@ func endOfRead(err error) (policy.Kind, error) {
 	}
 }
 
-// Read reads the response's body, under the idle timeout. Bytes are counted as
-// they come off the wire, before any decoding of contents, and only time in which
-// the read is blocked counts.
+// Read reads the response's body under the idle timeout. Any byte that comes off the
+// wire breaks the silence, even if it completes nothing that gunzip could decode; and
+// only time in which the read is blocked counts.
 func (a *attempt) Read(p []byte) (int, error) {
 	if a.idle <= 0 {
 		return a.body.Read(p)
@@ -315,9 +318,9 @@ func (a *attempt) Read(p []byte) (int, error) {
 	return a.body.Read(p)
 }
 
-// settle closes the attempt to interruptions and lets the one that ended it, if
-// any, say how. A response that was refused, an event too large and a futile
-// request stay what they are: the policy needs to know.
+// settle closes the attempt to interruptions. If one has ended it, the interruption
+// says how it ended, unless the response was rejected, an event was too large or the
+// request was futile: the policy needs to know of those.
 func (a *attempt) settle() {
 	s := a.stream
 	s.mu.Lock()
@@ -329,11 +332,11 @@ func (a *attempt) settle() {
 	}
 	a.kind, a.err = i.kind, i.err
 	if i.kind == policy.Restarted {
-		s.restart = false // this was it
+		s.restart = false // the restart that was asked for
 	}
 }
 
-// release gives back all that the attempt holds. It may be called again.
+// release gives back everything that the attempt holds. It may be called again.
 func (a *attempt) release() {
 	s := a.stream
 	s.mu.Lock()
@@ -346,7 +349,7 @@ func (a *attempt) release() {
 	if a.stopClose != nil {
 		a.stopClose()
 	}
-	// Before Close, or a transport might try to read the rest of the body in
+	// Cancel before Close: a transport might otherwise read the rest of the body in
 	// order to keep the connection.
 	a.cancel(context.Canceled)
 	if a.body != nil {
@@ -357,7 +360,7 @@ func (a *attempt) release() {
 // closeBody closes the response's body, once, and returns when that is done.
 func (a *attempt) closeBody() { a.bodyOnce.Do(func() { a.body.Close() }) }
 
-// A timeoutError is the cause of an attempt that got no response in time.
+// A timeoutError is why an attempt ended that got no response in time.
 type timeoutError struct{ limit time.Duration }
 
 func (e *timeoutError) Error() string {

@@ -21,7 +21,7 @@ import (
 // lent a body of its own, so both ways out of lent lead back to kept. A request
 // without a body has nothing to lend and stays in kept.
 //
-// net/http closes a body that was handed over; every other one is closed here.
+// net/http closes a body that was handed over; replay closes every other one.
 type replay struct {
 	request *http.Request // nil if none follows the adopted response
 	lent    *lentBody     // what the attempt under way was lent; nil unless lent

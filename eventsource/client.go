@@ -11,35 +11,36 @@ import (
 )
 
 // A Client holds the settings of event streams. The zero Client works and
-// behaves as a browser's EventSource does. A Client is not changed by its
-// methods; it may be copied, and used by any number of goroutines. A stream
-// copies the settings when it is made, so later changes do not touch it.
+// behaves as a browser's EventSource does. Its methods do not change it; it may be
+// copied, and used by any number of goroutines. A stream copies the settings when
+// it is made, so later changes do not affect it.
 type Client struct {
 	// HTTPClient sends the requests; nil means http.DefaultClient. It is never
 	// changed. Its transport, cookie jar and CheckRedirect are used; its Timeout
 	// would cut every long stream, so it is taken as a bound on ConnectTimeout
-	// only. Its transport must end a request whose context is done. A transport of
-	// another make than net/http's that sends a request again by itself does so
-	// unseen, and perhaps too early, unless it calls the hooks of net/http/httptrace.
+	// only. Its transport must end a request whose context is done. If it is not
+	// net/http's and resends requests by itself, it must call the hooks of
+	// net/http/httptrace; otherwise the stream cannot keep it from resending a
+	// request sooner than the server asked.
 	HTTPClient *http.Client
 
 	// Policy makes the policy of each stream, when the stream is made; nil means
-	// [policy.WHATWG]. It must not return nil: Client.Stream and Client.Adopt panic
-	// if it does.
+	// [policy.WHATWG]. Client.Stream and Client.Adopt panic if it returns nil.
 	Policy func() policy.Reconnector
 
-	// Clock measures and waits; nil means [clock.System].
+	// Clock tells the time and sets timers; nil means [clock.System].
 	Clock clock.Clock
 
 	// Prepare, if not nil, may edit each attempt's request before it is sent:
 	// set a fresh token, the query, the body. The request is a clone of the
 	// stream's with the headers of this package already set. Its context ends
-	// with the attempt; one set in its place must be derived from it. A Prepare
-	// that sets Body sets ContentLength too, to -1 if it is not known, and
-	// GetBody, or that to nil, since a redirect may repeat the body. An error
-	// fails the attempt with Kind policy.Failed, and the policy decides; wrapped
-	// with backoff.Permanent it stops policy.Rules.
-	// Prepare runs on the goroutine that ranges over the stream.
+	// with the attempt; a context set in its place must be derived from it. A
+	// Prepare that sets Body must also set ContentLength, to -1 if it is not
+	// known, and GetBody, to nil if there is none, because a redirect may send the
+	// body again. If Prepare returns an error, the attempt ends with Kind
+	// policy.Failed and the policy decides; an error wrapped with
+	// backoff.Permanent makes policy.Rules stop. Prepare runs on the goroutine
+	// that ranges over the stream.
 	Prepare func(*http.Request) error
 
 	// ConnectTimeout is the longest wait for the headers of a response,
@@ -48,10 +49,10 @@ type Client struct {
 	ConnectTimeout time.Duration
 
 	// IdleTimeout is the longest silence inside a response, after which the
-	// attempt has ended with Kind policy.Idle. Any byte breaks the silence, a
-	// comment too, and the time that the loop body takes does not count. Zero
-	// or less means no limit: set it if the server sends anything regularly,
-	// since a peer that vanished without a word is otherwise noticed late, when
+	// attempt has ended with Kind policy.Idle. Any byte breaks the silence, even
+	// in a comment, and the time that the loop body takes does not count. Zero
+	// or less means no limit. Set it if the server sends anything regularly:
+	// otherwise a peer that has vanished without a word is noticed late, when
 	// TCP's keep-alive fails, and behind a proxy perhaps never.
 	IdleTimeout time.Duration
 
@@ -73,9 +74,10 @@ const (
 // Get returns the events of url: the zero Client's stream of a GET request. It is
 // single use, like [Stream.Events].
 //
-// As in a browser there is no limit on reconnecting: the loop ends with ctx, with
-// a response that is no event stream, or by leaving it. Use a [Client] to set
-// limits. A url that does not parse gives one error; a nil ctx panics.
+// As in a browser, there is no limit on reconnecting: the loop goes on until ctx is
+// done, a response is not an event stream, or you leave it. Use a [Client] to set
+// limits. If url does not parse, the loop is given one error. Get panics if ctx is
+// nil.
 func Get(ctx context.Context, url string) iter.Seq2[Event, error] {
 	if ctx == nil {
 		panic("eventsource: Get with a nil Context")
@@ -90,7 +92,7 @@ func Get(ctx context.Context, url string) iter.Seq2[Event, error] {
 }
 
 // Stream returns the stream of events that req asks for. It sends nothing until
-// the stream is ranged over. A nil req panics.
+// the stream is ranged over. It panics if req is nil.
 //
 // The stream is governed by req's context. Every attempt sends a clone of req,
 // with these headers unless req sets them: Accept: text/event-stream,
@@ -98,11 +100,11 @@ func Get(ctx context.Context, url string) iter.Seq2[Event, error] {
 // header of req is the ID to resume from. req must not be changed, nor used for
 // anything else, until the stream is over.
 //
-// A request is sent again only as net/http would: its method is GET, HEAD,
+// A request is sent again only if net/http would do so: its method is GET, HEAD,
 // OPTIONS or TRACE or it has an Idempotency-Key or X-Idempotency-Key header, and it
-// has no body, or a GetBody, or a body that Client.Prepare sets. Any other is sent
-// once: if the policy wants another attempt the stream is over after a clean end,
-// and after any other end the loop is given [ErrNotReplayable] with the cause.
+// has no body, or a GetBody, or a body that Client.Prepare sets. Any other request
+// is sent once. If the policy then wants another attempt, the stream ends: without
+// an error after a clean end, and otherwise with [ErrNotReplayable] and the cause.
 func (c *Client) Stream(req *http.Request) *Stream {
 	if req == nil {
 		panic("eventsource: Client.Stream with a nil Request")
@@ -111,18 +113,17 @@ func (c *Client) Stream(req *http.Request) *Stream {
 }
 
 // Adopt returns a stream whose first attempt is a response already in hand,
-// checked like any other. Later attempts send next, in the way of
-// [Client.Stream]; next inherits nothing from resp. With a nil next there are no
-// later attempts: if the policy wants one the stream is over after a clean end, and
-// after any other end the loop is given [ErrNotReplayable] with the cause. A nil
-// resp panics.
+// checked like any other. Later attempts send next, as those of [Client.Stream] do;
+// next inherits nothing from resp. If next is nil there are no later attempts, and
+// the stream ends like one whose request cannot be sent again. Adopt panics if resp
+// is nil.
 //
-// The context of next governs the stream, the adopted body too; with a nil next
-// it is that of resp.Request, if it has one. The body becomes the stream's when the
-// stream is ranged over; until then it is the caller's to close. To close it must
-// end a Read that is under way, as it does with net/http's: that is how timeouts,
-// Reconnect and the context end the attempt. IdleTimeout holds for it,
-// ConnectTimeout does not.
+// The context of next governs the stream, including the adopted body; if next is
+// nil, that of resp.Request does, if there is one. The body belongs to the stream
+// once the stream is ranged over; until then it is the caller's to close. Closing
+// it must end a Read that is under way, as it does for the bodies of net/http: that
+// is how timeouts, Reconnect and the context end the attempt. IdleTimeout applies to
+// the body; ConnectTimeout does not.
 func (c *Client) Adopt(resp *http.Response, next *http.Request) *Stream {
 	if resp == nil {
 		panic("eventsource: Client.Adopt with a nil Response")

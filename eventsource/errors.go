@@ -11,22 +11,22 @@ import (
 )
 
 var (
-	// ErrIdle is the cause of an attempt that was ended because nothing came
-	// for longer than the idle timeout.
+	// ErrIdle is why an attempt ended when nothing came for longer than the idle
+	// timeout.
 	ErrIdle = errors.New("eventsource: the stream was silent for too long")
 
-	// ErrExpired is the cause of an attempt that was ended because it brought no
-	// message within the limit that the policy had set.
+	// ErrExpired is why an attempt ended when it brought no message within the
+	// limit that the policy had set.
 	ErrExpired = errors.New("eventsource: no message came in the time allowed")
 
-	// ErrEventTooLarge reports an event larger than the limit, which the text of
-	// the error that wraps it states. Raise Client.MaxEventSize, or see
+	// ErrEventTooLarge reports an event larger than the limit. The error that
+	// wraps it states the limit. Raise Client.MaxEventSize, or see
 	// [Decoder.SetMaxEventSize].
 	ErrEventTooLarge = errors.New("eventsource: event too large")
 
 	// ErrTruncated reports that the input ended inside an event that has data.
-	// The unfinished event is lost, as the standard wants it. It is an
-	// io.ErrUnexpectedEOF.
+	// The unfinished event is discarded, as the standard requires. ErrTruncated
+	// wraps io.ErrUnexpectedEOF.
 	ErrTruncated = fmt.Errorf("eventsource: the stream ended inside an event: %w", io.ErrUnexpectedEOF)
 
 	// ErrUnsendableID reports a last event ID that HTTP cannot carry in a
@@ -53,7 +53,7 @@ type ResponseError struct {
 }
 
 // Error names the status and, for a 200, what was wrong with the response. It
-// shows neither the body nor any header's value but the media type.
+// shows neither the body nor the value of any header except the media type.
 func (e *ResponseError) Error() string {
 	if e.text != "" {
 		return errorPrefix + e.text
@@ -68,9 +68,9 @@ func statusText(code int) string {
 	return fmt.Sprint(code)
 }
 
-// A StopError is the error at the end of a stream that its policy, or the
-// engine, gave up on. It wraps both the reason and the cause of the last
-// attempt's end, so errors.Is and errors.As reach either.
+// A StopError ends a stream when its policy or the engine gives up. It wraps both
+// the reason and the cause of the last attempt's end, so errors.Is and errors.As
+// reach either.
 type StopError struct {
 	Reason  error          // why there is no further attempt
 	Attempt policy.Attempt // the last one; its Err may be nil
@@ -98,8 +98,8 @@ func (e *StopError) Unwrap() []error {
 
 const errorPrefix = "eventsource: "
 
-// unprefixed is for texts that are put together from errors of this package:
-// the prefix stands once.
+// unprefixed returns the text of err without errorPrefix. A text that is composed of
+// several errors has the prefix only once.
 func unprefixed(err error) string {
 	if err == nil {
 		return "no reason given"

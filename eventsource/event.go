@@ -10,14 +10,14 @@ type Event struct {
 	// Data is the data fields joined with line feeds. It may be empty.
 	Data string
 
-	// LastEventID is the last event ID in force when the event was dispatched,
-	// the server's newest id field of this or an earlier event; empty if there
-	// was none. Store it to resume from here.
+	// LastEventID is the last event ID in force when the event was dispatched: the
+	// server's newest id field, in this event or before it; empty if there was
+	// none. Store it to resume from here.
 	LastEventID string
 }
 
 // A RawEvent is an [Event] whose parts are views of the decoder's memory,
-// valid until the next call on the decoder. Copy what must outlive it.
+// valid until the next call on the decoder. Copy what you need for longer.
 type RawEvent struct {
 	Type, Data, LastEventID []byte
 }

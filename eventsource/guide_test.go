@@ -43,6 +43,10 @@ func drawn(t *testing.T) arrows {
 	if !ok {
 		t.Fatal("docs/guide.md has no state diagram")
 	}
+	code, err := os.ReadFile("stream.go")
+	if err != nil {
+		t.Fatal(err)
+	}
 	a := arrows{}
 	for line := range strings.Lines(diagram) {
 		m := regexp.MustCompile(`^ +(\S+) --> (\S+?)(?:: (.*))?\n$`).FindStringSubmatch(line)
@@ -51,6 +55,9 @@ func drawn(t *testing.T) arrows {
 			t.Fatalf("not an arrow: %q", line)
 		case m[1] == "[*]" || m[2] == "[*]":
 			continue
+		}
+		if arrow := strings.TrimSpace(line); !strings.Contains(string(code), "\n//\t"+arrow+"\n") {
+			t.Errorf("the diagram of stream.go lacks %q", arrow)
 		}
 		a.add(m[1], m[2], "")
 		for kind := policy.Ended; kind <= policy.Restarted; kind++ {

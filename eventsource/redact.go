@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// This file makes the texts of errors and logs safe to show: without what may be
-// secret, and no longer than they have to be.
+// This file makes the texts of errors and log records safe to show: it leaves out
+// what may be secret, and it shortens what a server may have made long.
 
-// A wrappedError adds what was being done to an error from elsewhere. Its text
-// leaves out what may be secret; the cause unwraps as it was.
+// A wrappedError tells what was being done when an error came from elsewhere. Its
+// text leaves out what may be secret; it unwraps to the error itself.
 type wrappedError struct {
 	text string
 	err  error
@@ -22,24 +22,24 @@ type wrappedError struct {
 func (e *wrappedError) Error() string { return e.text }
 func (e *wrappedError) Unwrap() error { return e.err }
 
-// wrapError is for errors of net/http, and of what the caller plugged into it.
+// wrapError wraps an error of net/http, or of what the caller plugged into it.
 func wrapError(doing string, err error) error {
 	return &wrappedError{errorPrefix + doing + ": " + redact(err), err}
 }
 
-// wrapOwnError is for errors of the caller's own functions, whose quotations are
-// the caller's too.
+// wrapOwnError wraps an error of one of the caller's own functions. What such an
+// error quotes does not come from the peer, so the text keeps it.
 func wrapOwnError(doing string, err error) error {
 	return &wrappedError{errorPrefix + doing + ": " + redactQuotes(unprefixed(err), true), err}
 }
 
-// requestError adds to an error of http.Client.Do what was asked for, without the
-// parts of the URL that may be secret.
+// requestError adds the method and the URL of the request to an error of
+// http.Client.Do.
 func requestError(req *http.Request, err error) error {
 	target := req.URL
 	if ue := (*url.Error)(nil); errors.As(err, &ue) {
 		if u, perr := url.Parse(ue.URL); perr == nil && u.Host != "" {
-			target = u // where redirects had led
+			target = u // where redirects led
 		}
 		err = ue.Err
 	}
@@ -47,12 +47,12 @@ func requestError(req *http.Request, err error) error {
 }
 
 // redact returns the text of an error of net/http without header values and
-// without the user info, query and fragment of URLs. What came from the peer such a
-// text has in quotes, so of those it keeps none.
+// without the user info, query and fragment of URLs. Such a text quotes what came
+// from the peer, so redact leaves out everything in quotes that is not a URL.
 func redact(err error) string {
 	text := unprefixed(err)
 	if pe := textproto.ProtocolError(""); errors.As(err, &pe) {
-		return "the header of the response is malformed" // the text has a line of it, not in quotes
+		return "the header of the response is malformed" // the text shows a line of it without quotes
 	}
 	if strings.HasPrefix(text, "failed to parse Location header") {
 		return "the Location of the redirect is not a valid URL"
@@ -60,8 +60,8 @@ func redact(err error) string {
 	return redactQuotes(text, false)
 }
 
-// redactQuotes redacts the URLs of text. Of what stands in quotes, URLs stay in
-// that form, and what is none only if keep is set.
+// redactQuotes redacts the URLs in text, in quotes or not. Anything else in quotes
+// stays only if keep is set.
 func redactQuotes(text string, keep bool) string {
 	var b strings.Builder
 	for {
@@ -73,7 +73,7 @@ func redactQuotes(text string, keep bool) string {
 		text = text[quote:]
 		quoted, err := strconv.QuotedPrefix(text)
 		if err != nil {
-			quoted = text // no end to it
+			quoted = text // it has no end
 		}
 		text = text[len(quoted):]
 		content, err := strconv.Unquote(quoted)
@@ -89,7 +89,7 @@ func redactQuotes(text string, keep bool) string {
 	}
 }
 
-// redactURLs redacts the URLs of a text that has no quotes.
+// redactURLs redacts the URLs in a text without quotes.
 func redactURLs(text string) string {
 	var b strings.Builder
 	for {
@@ -124,10 +124,12 @@ func redactedURL(u *url.URL) string {
 	return shortened((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String())
 }
 
-// maxQuoted is how much of a URL or a type a text shows. A server may send either
-// in any size that net/http takes for a header, and texts end up in logs.
+// maxQuoted is how many bytes of a URL or a media type a text shows. A server may
+// send either in any size that net/http accepts for a header, and texts end up in
+// logs.
 const maxQuoted = 512
 
+// shortened returns s, or the first maxQuoted bytes of it.
 func shortened(s string) string {
 	if len(s) <= maxQuoted {
 		return s

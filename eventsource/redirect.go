@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// checkRedirect returns the CheckRedirect of an attempt's request. Unless the
-// caller has one of their own, it allows as many redirects as Fetch does. In any
-// case what the caller added to the request does not go to another host: net/http
-// copies the first request's headers anew at each hop, and drops only those that
-// it knows to be secret.
+// checkRedirect returns the CheckRedirect of an attempt's request. Unless the caller
+// has one of their own, it allows as many redirects as Fetch does. In either case the
+// headers that the caller added do not go to another host: net/http copies the first
+// request's headers at each hop, and drops only those that it knows to be secret.
 func (a *attempt) checkRedirect(own func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(req *http.Request, via []*http.Request) error {
 		a.guard.sent.Store(false) // a redirect is a response
@@ -30,8 +29,8 @@ func (a *attempt) checkRedirect(own func(*http.Request, []*http.Request) error) 
 
 var errTooManyRedirects = errors.New("stopped after 20 redirects")
 
-// leftHost reports whether req, or a hop before it, is at another host name than
-// the first request, or on http where that was on https.
+// leftHost reports whether req or a hop before it left the host name of the first
+// request, or left https for http.
 func leftHost(req *http.Request, via []*http.Request) bool {
 	first := via[0].URL
 	for _, hop := range via[1:] {
@@ -42,12 +41,14 @@ func leftHost(req *http.Request, via []*http.Request) bool {
 	return foreign(req.URL, first)
 }
 
+// foreign reports whether what the caller added to a request for first must not be
+// sent to u.
 func foreign(u, first *url.URL) bool {
 	return !strings.EqualFold(u.Hostname(), first.Hostname()) || first.Scheme == "https" && u.Scheme != "https"
 }
 
-// stripHeader leaves the headers that this package itself sets. Referer goes too,
-// as it carries the query of the URL before.
+// stripHeader removes the headers that this package does not set itself. That
+// includes Referer, which carries the query of the previous URL.
 func stripHeader(req *http.Request) {
 	for name := range req.Header {
 		switch name {

@@ -15,8 +15,8 @@ type unsendableError struct {
 func (e *unsendableError) Error() string { return errorPrefix + "cannot send the request: " + e.what }
 func (e *unsendableError) Unwrap() error { return e.err }
 
-// newRequest returns the request of this attempt: a clone of the caller's,
-// completed and prepared. It finds out whether it may be sent once more.
+// newRequest returns the request of this attempt: a clone of the caller's with this
+// package's headers, edited by Client.Prepare.
 func (a *attempt) newRequest() (*http.Request, error) {
 	s := a.stream
 	if s.unsendable != nil {
@@ -34,14 +34,14 @@ func (a *attempt) newRequest() (*http.Request, error) {
 		req.Header = make(http.Header)
 	}
 	setDefault(req.Header)
-	// HTML §9.2.3, reestablish the connection, step 5.3
+	// HTML §9.2.3, reestablish the connection, step 5.3.
 	takeLastEventID(req.Header)
 	if id != "" {
 		req.Header[headerLastEventID] = []string{id}
 	}
 
 	if s.client.Prepare != nil {
-		req = req.Clone(req.Context()) // all of it may be edited
+		req = req.Clone(req.Context()) // Prepare may edit all of it
 	}
 
 	if err := s.replay.lend(req); err != nil {
@@ -65,7 +65,7 @@ func (a *attempt) newRequest() (*http.Request, error) {
 	return req, nil
 }
 
-// sendable finds what net/http would refuse on every attempt.
+// sendable returns an error if net/http would refuse req on every attempt.
 func sendable(req *http.Request) error {
 	switch {
 	case req.URL == nil:
@@ -100,6 +100,7 @@ func sendable(req *http.Request) error {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
+// method returns the method of req, which may be empty in req itself.
 func method(req *http.Request) string {
 	if req.Method == "" {
 		return http.MethodGet

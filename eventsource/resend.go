@@ -12,7 +12,7 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// errResend is the cause of an attempt that net/http was about to repeat.
+// errResend is why an attempt ended whose request net/http was about to send again.
 var errResend = errors.New("eventsource: the connection was lost before a response came")
 
 // resendGuard keeps net/http from sending a request again on its own, as it does
@@ -20,38 +20,52 @@ var errResend = errors.New("eventsource: the connection was lost before a respon
 // response, and on HTTP/2 after REFUSED_STREAM and GOAWAY. That would break G1,
 // and the policy would never hear of it.
 //
-// The mark of a resend is a look for a connection after the first header was
-// written, with no byte of a response between. A first byte clears it, so redirects
-// go on, and so does a RoundTripper that repeats a request after a 401.
+// net/http is resending if it looks for a connection after the first header was
+// written and before any byte of a response has come: then sent is set.
 //
-// It is the first header because that precedes the first byte for certain: on
-// HTTP/2, httptrace's WroteHeaders may come when the response is there already.
+//	             first header, or
+//	         a 1xx response of HTTP/2
+//	not sent -------------------------> sent ---> looks for a connection: a resend
+//	    ^                                |
+//	    +--------------------------------+
+//	      first byte of a response, or
+//	        a redirect is followed
 //
-// HTTP/2 may refuse a request, and net/http then resends it, also after an
-// informational response. So that sets the mark again, and as nothing tells of the
-// response proper that follows, a redirect clears it. A RoundTripper that repeats a
-// request after a 103 and a 401 on HTTP/2 cannot be told from a resend and fails.
+// A first byte clears sent, so redirects work, and so does a RoundTripper that
+// repeats a request after a 401.
+//
+// The guard watches for the first header because it certainly precedes the first
+// byte. On HTTP/2, httptrace may call WroteHeaders when the response is already
+// there.
+//
+// HTTP/2 may refuse a request even after an informational response, and net/http
+// then resends it. So an informational response sets sent again. Nothing reports the
+// final response that follows it, so a redirect has to clear sent itself. A
+// RoundTripper that repeats a request after a 103 and a 401 on HTTP/2 looks like a
+// resend, and its attempt fails.
 type resendGuard struct {
-	sent  atomic.Bool // a request was begun, and nothing was received since
-	http2 atomic.Bool // it was HTTP/2's
+	sent  atomic.Bool // the request is begun, and nothing has been received since
+	http2 atomic.Bool // the request was HTTP/2's
 
 	informational atomic.Int32 // how many informational responses came
 }
 
-// maxInformational is the most informational responses to one attempt. net/http
-// limits their size, but not for who has a look at them, as the guard has.
+// maxInformational is the largest number of informational responses to one attempt.
+// net/http limits their total size, except for a request whose trace has a
+// Got1xxResponse, as this one has.
 const maxInformational = 100
 
 var errInformational = errors.New("too many informational responses")
 
-// watchResends returns the context of the attempt, made to end with a resend.
+// watchResends returns the attempt's context with a trace that ends the attempt when
+// net/http is about to resend its request.
 func (a *attempt) watchResends() context.Context {
 	g := &a.guard
 	return httptrace.WithClientTrace(a.ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { a.endIfResent() },
 		GotConn: func(info httptrace.GotConnInfo) {
-			// Cancelling alone can lose the race with the write. A connection of
-			// HTTP/1.1 is this request's alone; one of HTTP/2 is shared.
+			// Cancelling alone may come too late to prevent the write. An HTTP/1.1
+			// connection carries only this request; an HTTP/2 connection is shared.
 			if a.endIfResent() && !g.isHTTP2(info) {
 				info.Conn.Close()
 			}
@@ -61,7 +75,7 @@ func (a *attempt) watchResends() context.Context {
 			case strings.HasPrefix(name, ":"):
 				g.http2.Store(true)
 				g.sent.Store(true)
-			case name == "Host": // HTTP/1.1's first
+			case name == "Host": // the first header of HTTP/1.1
 				g.sent.Store(true)
 			}
 		},
@@ -78,6 +92,8 @@ func (a *attempt) watchResends() context.Context {
 	})
 }
 
+// endIfResent ends the attempt if net/http is resending its request, and reports
+// whether it is.
 func (a *attempt) endIfResent() (resend bool) {
 	if !a.guard.sent.Load() {
 		return false
@@ -86,8 +102,8 @@ func (a *attempt) endIfResent() (resend bool) {
 	return true
 }
 
-// isHTTP2 reports whether a connection may be HTTP/2's. Only TLS tells for
-// certain; without it a request that began in HTTP/2 is taken to go on so.
+// isHTTP2 reports whether a connection may be an HTTP/2 connection. Only TLS tells
+// for certain; without it, a request that began on HTTP/2 is assumed to stay there.
 func (g *resendGuard) isHTTP2(info httptrace.GotConnInfo) bool {
 	if c, ok := info.Conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
 		return c.ConnectionState().NegotiatedProtocol == "h2"

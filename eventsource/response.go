@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
+// The limits on reading the body of a response that is not an event stream.
 const (
 	errorBodySize = 4 << 10
 	errorBodyTime = time.Second
 )
 
 // eventStream checks that resp is an event stream (HTML §9.2.2, the constructor,
-// step 15.3) and returns a reader of its decoded body, which reads from wire; or it
-// tells why it is none.
+// step 15.3). It returns a reader of the body without its content coding, which reads
+// from wire; or it tells why the response is not an event stream.
 func eventStream(resp *http.Response, wire io.Reader) (source io.Reader, why string) {
 	answered := "the server answered " + statusText(resp.StatusCode)
 	if resp.StatusCode != http.StatusOK {
@@ -42,8 +43,8 @@ func eventStream(resp *http.Response, wire io.Reader) (source io.Reader, why str
 	}
 }
 
-// reject reads the start of the body of a response that is no event stream. It
-// lets the connection be used again if that is all of it.
+// reject reads the start of the body of a response that is not an event stream. If
+// that is the whole body, the connection can be used again.
 func (a *attempt) reject(resp *http.Response, why string) *ResponseError {
 	timer := a.stream.client.Clock.AfterFunc(errorBodyTime, func() { a.cancel(context.Canceled) })
 	defer timer.Stop()

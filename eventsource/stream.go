@@ -14,10 +14,28 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// A Stream is one logical sequence of events, over as many connections as it
-// takes. [Client.Stream] and [Client.Adopt] make it; ranging over [Stream.Events]
-// runs it. There is nothing to close: a stream that is not being ranged over
-// holds no connection, timer or goroutine.
+// A stream is in one of these states, and moves only along these arrows:
+//
+//	Ready --> Connecting: range over Events
+//	Ready --> Open: range, the adopted response is an event stream
+//	Ready --> Deciding: range, the adopted response is rejected
+//	Ready --> Over: range, the context is done
+//	Connecting --> Open: 200 and text/event-stream
+//	Connecting --> Deciding: failed, rejected, expired, restarted
+//	Connecting --> Over: the context is done
+//	Open --> Deciding: ended, dropped, idle, expired, too large, restarted
+//	Open --> Over: the loop is left, the context is done
+//	Deciding --> Waiting: another attempt
+//	Deciding --> Over: the policy stops, the wait does not fit, the request cannot be repeated
+//	Waiting --> Connecting: the wait is over
+//	Waiting --> Over: the context is done
+//
+// Connecting and Open are in attempt.go: attempt.connect and attempt.read. Deciding is
+// Stream.decide, Waiting is Stream.wait. docs/guide.md draws the diagram.
+
+// A Stream is a stream of events that reconnects. [Client.Stream] and [Client.Adopt]
+// make it; ranging over [Stream.Events] runs it. There is nothing to close: a stream
+// that is not being ranged over holds no connection, timer or goroutine.
 type Stream struct {
 	client     Client // HTTPClient and Prepare may be nil; Trace and Clock are not
 	policy     policy.Reconnector
@@ -76,21 +94,21 @@ func newStream(c Client, req *http.Request, adopted *http.Response, unsendable *
 }
 
 // Events returns the events of the stream, in order, each with a nil error. If
-// the stream ends other than in an orderly way, a last pair holds a zero Event
-// and the error: a [*StopError] if the policy gave up or the engine could not
-// follow it, or the cause of the context's end. What the stream survives is not
-// an error here; a [Trace] sees it.
+// the stream does not end in an orderly way, a last pair holds a zero Event and the
+// error: a [*StopError] if the policy gave up or the engine could not follow its
+// decision, or the cause of the context's end. What the stream survives is not an
+// error here; a [Trace] sees it.
 //
-// An end is orderly when the policy says so: with [policy.WHATWG] after a
-// response of 204 only. A request that cannot be repeated also ends in order when
-// its response does.
+// An end is orderly when the policy says so: with [policy.WHATWG], only after a
+// response with status 204. If the request cannot be repeated, a clean end of its
+// response is an orderly end too.
 //
-// Everything runs on the goroutine that ranges: a loop body that takes its time
-// slows the reading down, and the server through TCP; nothing is buffered beyond
-// what one read brought. Leaving the loop by break, return or panic closes the
-// connection. To end the stream from elsewhere, cancel the request's context.
+// Everything runs on the goroutine that ranges: a slow loop body slows down the
+// reading, and through TCP the server; nothing is buffered beyond what one read
+// brought. Leaving the loop by break, return or panic closes the connection. To end
+// the stream from elsewhere, cancel the request's context.
 //
-// The sequence is single use. A second range gives one error that says so.
+// The sequence is single use: a second range is given one error that says so.
 func (s *Stream) Events() iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if !s.begin() {
@@ -109,20 +127,20 @@ func (s *Stream) Events() iter.Seq2[Event, error] {
 	}
 }
 
-// LastEventID returns the stream's last event ID: the newest that a finished
-// block of the stream has set, or the one that the request came with. It is what
-// the next attempt will send, and what to store in order to resume later. It may
-// be called at any time from any goroutine.
+// LastEventID returns the stream's last event ID: the newest one that a complete
+// block has set, or else the one that the request came with. It is what the next
+// attempt will send, and what to store in order to resume later. It may be called at
+// any time from any goroutine.
 func (s *Stream) LastEventID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lastEventID
 }
 
-// Reconnect asks for a new connection now. An open connection is dropped, one
-// that is being made is begun anew, and a wait is cut short, but none below what
-// the server asked for. The attempt that it ends has the Kind policy.Restarted,
-// and the policy decides as always.
+// Reconnect asks for a new connection now. It drops a connection that is open or
+// being made, and cuts a wait short, but not to less than the server asked for. The
+// attempt that it ends has the Kind policy.Restarted, and the policy decides as
+// always.
 //
 // Reconnect returns at once. Before the stream is ranged over, and after its
 // end, it does nothing. It may be called from any goroutine, from the loop body,
@@ -142,6 +160,8 @@ func (s *Stream) Reconnect() {
 	}
 }
 
+// begin marks the stream as running. It reports false if the stream has been ranged
+// over before.
 func (s *Stream) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,11 +203,12 @@ func (s *Stream) context() context.Context {
 	}
 }
 
-// run makes attempts until there is to be no other. It returns how the stream
+// run makes attempts until there is no reason for another. It returns how the stream
 // ended, or that the loop was left.
 //
-// A stream spends its life in attempt, on top of this frame: what runs between
-// attempts has frames of its own, which do not stay on the stacks of idle streams.
+// A stream spends its life in attempt, which is called from here, so this frame stays
+// on the stack of every idle stream. What happens between attempts has frames of its
+// own.
 func (s *Stream) run(yield func(Event, error) bool) (end error, left bool) {
 	ctx := s.context()
 	next := policy.After(0) // without limits
@@ -204,10 +225,10 @@ func (s *Stream) run(yield func(Event, error) bool) (end error, left bool) {
 	return context.Cause(ctx), false
 }
 
-// decide does what comes between two attempts: it reports the end of the first,
-// asks the policy, and waits. It returns the decision that the next attempt
-// follows, or that there is none and how the stream ends. If ctx is done it
-// leaves the rest to run.
+// decide does what comes between two attempts: it reports the end of the first, asks
+// the policy, and waits. It returns the decision that the next attempt follows, or
+// that the stream is over and how it ends. If ctx is done it returns early, and run
+// ends the stream.
 func (s *Stream) decide(ctx context.Context, facts *policy.Attempt) (next policy.Decision, over bool, end error) {
 	if ctx.Err() != nil {
 		return next, false, nil
@@ -232,8 +253,8 @@ func (s *Stream) decide(ctx context.Context, facts *policy.Attempt) (next policy
 	return next, false, nil
 }
 
-// mustEnd reports whether the stream ends instead of following the decision, and
-// how.
+// mustEnd reports whether the stream ends after this decision, and how: the decision
+// was to stop, or it cannot be followed.
 func (s *Stream) mustEnd(ctx context.Context, facts *policy.Attempt, d policy.Decision) (end error, over bool) {
 	if reason, stopped := d.Stopped(); stopped {
 		if reason == nil {
@@ -248,8 +269,8 @@ func (s *Stream) mustEnd(ctx context.Context, facts *policy.Attempt, d policy.De
 		return &StopError{Reason: ErrNotReplayable, Attempt: *facts}, true
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		// G2: no part of a wait that cannot end in time is slept. The context's
-		// deadline is the one time that is not the Clock's.
+		// G2: a wait that cannot end in time is not begun. The context's deadline is
+		// the only time here that is not the Clock's.
 		wait, left := waitAfter(facts, d.Delay()), time.Until(deadline)
 		if s.rest(facts, wait) >= left {
 			return &StopError{Reason: &deadlineError{wait, left}, Attempt: *facts}, true
@@ -268,8 +289,8 @@ func (s *Stream) rest(facts *policy.Attempt, wait time.Duration) time.Duration {
 	return max(wait-s.client.Clock.Now().Sub(facts.End), 0)
 }
 
-// wait returns once the wait is over, or, if Reconnect cuts it short, once the
-// part of it that the server asked for is, or when ctx is done.
+// wait returns once the wait is over or ctx is done. If Reconnect cuts the wait
+// short, only the part that the server asked for is waited.
 func (s *Stream) wait(ctx context.Context, facts *policy.Attempt, decided time.Duration) {
 	info := WaitInfo{
 		Number:  facts.Number + 1,
@@ -321,7 +342,7 @@ func (s *Stream) wait(ctx context.Context, facts *policy.Attempt, decided time.D
 	}
 }
 
-// signal sends without waiting: one signal that has not been seen yet is enough.
+// signal sends without blocking: one signal that has not been received yet is enough.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -335,8 +356,8 @@ func (s *Stream) setLastEventID(id string) {
 	s.mu.Unlock()
 }
 
-// A deadlineError is the reason to stop when a wait cannot end before the
-// context's deadline.
+// A deadlineError is the reason to stop when a wait cannot end before the deadline of
+// the context.
 type deadlineError struct{ wait, left time.Duration }
 
 func (e *deadlineError) Error() string {

@@ -14,45 +14,45 @@ import (
 // A Trace is told what a stream is doing. Any hook may be nil, and a new hook
 // may appear in a later version, so use field names in literals.
 //
-// Hooks observe, and decide nothing. They run on the goroutine that ranges over
-// the stream and hold it up, so they should return promptly; they may call Stream.LastEventID and Stream.Reconnect and cancel the request's
-// context. A hook that panics ends the stream as a panicking loop body does. One
-// Trace may serve many streams, whose hooks then run at the same time.
+// Hooks observe and do not decide anything. They run on the goroutine that ranges
+// over the stream and hold it up, so they should return promptly. They may call
+// Stream.LastEventID and Stream.Reconnect, and may cancel the request's context. A
+// hook that panics ends the stream as a panicking loop body does. One Trace may
+// serve many streams, whose hooks then run at the same time.
 //
-// For one attempt the order is Connect, Open, then Comment and Retry as they
-// come, End, Wait. An attempt that did not get that far skips the ones it did
-// not reach, and an adopted response has no Connect. An attempt that the caller
-// ended, by leaving the loop or through the context, has no End: what follows is
-// Done.
+// For one attempt the order is Connect, Open, then Comment and Retry as they come,
+// End, Wait. An attempt that does not get that far skips the hooks that it did not
+// reach, and an adopted response has no Connect. If the caller ends an attempt, by
+// leaving the loop or through the context, it has no End: Done follows at once.
 type Trace struct {
-	// Connect is called before each request, as it will be sent, after
-	// Client.Prepare. The request must not be changed.
+	// Connect is called before each request is sent, after Client.Prepare. The
+	// request must not be changed.
 	Connect func(ConnectInfo)
 
 	// Open is called when the response has turned out to be an event stream,
-	// before its body is read. This is the standard's "announce the connection".
+	// before its body is read: the standard's "announce the connection".
 	Open func(OpenInfo)
 
-	// Comment is called for each comment line with the text after the colon and
-	// after one space, if there is one. Servers send comments to keep a
-	// connection alive.
+	// Comment is called for each comment line with the text after the colon,
+	// without one leading space. Servers send comments to keep connections alive.
 	Comment func(text string)
 
-	// Retry is called for each valid retry field: the server has set the
-	// reconnection time, which stays in force until replaced.
+	// Retry is called for each valid retry field, with the reconnection time that
+	// it sets.
 	Retry func(time.Duration)
 
 	// End is called when an attempt has ended by itself or through
-	// Stream.Reconnect, with all its facts and before the policy is asked.
+	// Stream.Reconnect, with all facts about it, before the policy is asked.
 	End func(policy.Attempt)
 
-	// Wait is called when the next attempt is set and its timer armed, so a
-	// test may advance a clock.Fake in it. It is also called for a wait of zero.
+	// Wait is called when another attempt will follow and the timer for it is set,
+	// so a test may advance a clock.Fake in it. It is also called for a wait of
+	// zero.
 	Wait func(WaitInfo)
 
-	// Done is called once, when the stream is over and everything it held has
-	// been released, before the loop is given the error. The error is nil after
-	// an orderly end and when the loop was left or panicked.
+	// Done is called once, when the stream is over and has released everything
+	// that it held, before the loop is given the error. The error is nil after an
+	// orderly end and when the loop was left or panicked.
 	Done func(error)
 }
 
@@ -67,23 +67,23 @@ type OpenInfo struct {
 	Number int         // of the attempt; 1 for the first
 	Status int         // always 200 at present
 	Header http.Header // of the response; read only
-	URL    *url.URL    // where redirects led, the base of relative URLs in events; nil if unknown; read only
+	URL    *url.URL    // after redirects, the base of relative URLs in events; nil if unknown; read only
 }
 
 // WaitInfo is what Trace.Wait is told.
 type WaitInfo struct {
 	Number  int           // of the attempt that will follow
-	Asked   time.Duration // what the server asked for at least
+	Asked   time.Duration // what the server asked for
 	Decided time.Duration // what the policy decided
-	Waited  time.Duration // what is waited: the longer of the two
+	Waited  time.Duration // the longer of the two, which the stream waits
 }
 
-// LogTrace returns a Trace that logs to l: an open stream, the end of an attempt
-// and the wait that follows at level Info (an attempt that failed at Warn, save by a
-// 204), the end of a stream at Info, or at Error if it ends with a [*StopError].
-// Requests and the reconnection time are logged at Debug; comments are not. No record
-// holds a query string, user info, a header's value or a last event ID. A nil l means
-// slog.Default().
+// LogTrace returns a Trace that logs to l; nil means slog.Default(). It logs at level
+// Info that a stream is open, the end of an attempt (at Warn if it has an error,
+// except for a 204), the wait that follows, and the end of the stream (at Error if it
+// is a [*StopError]). Requests and the reconnection time are logged at Debug;
+// comments are not logged. No record holds a query string, user info, the value of a
+// header or a last event ID.
 func LogTrace(l *slog.Logger) *Trace {
 	if l == nil {
 		l = slog.Default()
@@ -112,7 +112,7 @@ func LogTrace(l *slog.Logger) *Trace {
 				attrs = append(attrs, slog.Int("status", a.Status))
 			}
 			if a.Err != nil {
-				if a.Status != http.StatusNoContent { // the server's way to say that there is no more
+				if a.Status != http.StatusNoContent { // by which a server says that there is no more
 					level = slog.LevelWarn
 				}
 				attrs = append(attrs, slog.String("error", a.Err.Error()))
@@ -128,7 +128,7 @@ func LogTrace(l *slog.Logger) *Trace {
 				log(slog.LevelInfo, "event stream: over")
 				return
 			}
-			level := slog.LevelInfo // what ended the context is the caller's own doing
+			level := slog.LevelInfo // the caller ended the context
 			if given := (*StopError)(nil); errors.As(err, &given) {
 				level = slog.LevelError
 			}
