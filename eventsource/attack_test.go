@@ -116,26 +116,16 @@ func (w *heapWatch) grown() int { return max(0, int(w.peak)-int(w.before)) }
 func (w *heapWatch) measure() { w.peak = max(w.peak, liveHeap()) }
 
 func (w *heapWatch) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := w.transport.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	resp.Body = &heapWatchBody{resp.Body, w}
-	return resp, nil
-}
-
-type heapWatchBody struct {
-	io.ReadCloser
-	watch *heapWatch
-}
-
-func (b *heapWatchBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if before := b.watch.read / b.watch.every; (b.watch.read+n)/b.watch.every > before {
-		b.watch.measure()
-	}
-	b.watch.read += n
-	return n, err
+	return wrapBodies(&w.transport, func(body io.ReadCloser) io.ReadCloser {
+		return &spiedBody{ReadCloser: body, read: func(p []byte) (int, error) {
+			n, err := body.Read(p)
+			if before := w.read / w.every; (w.read+n)/w.every > before {
+				w.measure()
+			}
+			w.read += n
+			return n, err
+		}}
+	}).RoundTrip(req)
 }
 
 const attackHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
@@ -224,12 +214,15 @@ func TestAttackEndlessNothing(t *testing.T) {
 			watch.every = 128 << 10
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			transport := roundTrip(func(req *http.Request) (*http.Response, error) {
-				resp, err := watch.RoundTrip(req)
-				if err == nil {
-					resp.Body = &countingBody{resp.Body, enough, func() { cancel(errEnough) }}
-				}
-				return resp, err
+			left := enough
+			transport := wrapBodies(watch, func(body io.ReadCloser) io.ReadCloser {
+				return &spiedBody{ReadCloser: body, read: func(p []byte) (int, error) {
+					n, err := body.Read(p)
+					if left -= n; left <= 0 {
+						cancel(errEnough)
+					}
+					return n, err
+				}}
 			})
 			client := eventsource.Client{HTTPClient: &http.Client{Transport: transport}, MaxEventSize: attackLimit}
 			data, err := collect(client.Stream(request(ctx, t, url)))
@@ -245,21 +238,6 @@ func TestAttackEndlessNothing(t *testing.T) {
 			t.Logf("the live heap grew by %d KiB", watch.grown()>>10)
 		})
 	}
-}
-
-// A countingBody calls done when so many bytes have been read.
-type countingBody struct {
-	io.ReadCloser
-	left int
-	done func()
-}
-
-func (b *countingBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= n; b.left <= 0 {
-		b.done()
-	}
-	return n, err
 }
 
 // TestAttackHeader has servers that attack before the body. net/http has limits of
@@ -408,7 +386,7 @@ func TestAttackMillionTinyEvents(t *testing.T) {
 func TestAttackRedirects(t *testing.T) {
 	n := 0
 	client := eventsource.Client{Policy: policy.Never, HTTPClient: &http.Client{
-		Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		Transport: roundTripperFunc(func(*http.Request) (*http.Response, error) {
 			n++
 			resp := response(307, "", http.NoBody)
 			resp.Header.Set("Location", "/"+strings.Repeat("x", n))

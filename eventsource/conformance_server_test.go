@@ -330,24 +330,18 @@ func (s *wireServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := s.transport.RoundTrip(req)
 	s.change(func() { s.clientReading, s.clientHasHead = false, true })
 	if err == nil {
-		resp.Body = &wireBody{resp.Body, s}
+		body := resp.Body
+		resp.Body = &spiedBody{ReadCloser: body, read: func(p []byte) (int, error) {
+			s.change(func() { s.clientReading = true })
+			n, err := body.Read(p)
+			s.change(func() {
+				s.clientReading = false
+				s.received += n
+			})
+			return n, err
+		}}
 	}
 	return resp, err
-}
-
-type wireBody struct {
-	io.ReadCloser
-	server *wireServer
-}
-
-func (b *wireBody) Read(p []byte) (int, error) {
-	b.server.change(func() { b.server.clientReading = true })
-	n, err := b.ReadCloser.Read(p)
-	b.server.change(func() {
-		b.server.clientReading = false
-		b.server.received += n
-	})
-	return n, err
 }
 
 // idle reports whether nothing will happen unless the clock moves. mu is held.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/reprise-sse/reprise/eventsource"
+	"github.com/reprise-sse/reprise/internal/loopback"
 	"github.com/reprise-sse/reprise/internal/workloads"
 )
 
@@ -19,9 +20,9 @@ func BenchmarkDecode(b *testing.B) {
 				b.Run(name, func(b *testing.B) {
 					b.SetBytes(int64(len(w.Lap)))
 					b.ReportAllocs()
-					before := cpuTime()
+					before := loopback.CPUTime()
 					run(b)
-					b.ReportMetric(float64(cpuTime()-before)/float64(b.N), "cpu-ns/op")
+					b.ReportMetric(float64(loopback.CPUTime()-before)/float64(b.N), "cpu-ns/op")
 				})
 			}
 			lap("memchr", func(b *testing.B) {

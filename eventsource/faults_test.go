@@ -60,7 +60,7 @@ func newFaultyPath(t *testing.T, plan func(n int) faultproxy.Fault, script ...[]
 	p.transport, p.sent = &http.Transport{}, make(chan struct{}, 1)
 	t.Cleanup(p.transport.CloseIdleConnections)
 	p.client = eventsource.Client{
-		HTTPClient: &http.Client{Transport: roundTrip(p.roundTrip)}, Policy: strict, Clock: p.clock, Trace: p.advancing(p.clock),
+		HTTPClient: &http.Client{Transport: roundTripperFunc(p.roundTrip)}, Policy: strict, Clock: p.clock, Trace: p.advancing(p.clock),
 	}
 	return p
 }

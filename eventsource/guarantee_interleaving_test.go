@@ -57,40 +57,6 @@ func anyServer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A lateCounter is a RoundTripper that counts bodies that are open and requests
-// that come when the stream is over.
-type lateCounter struct {
-	base  http.RoundTripper
-	over  atomic.Bool
-	late  atomic.Int32
-	open  atomic.Int32
-	calls atomic.Int32
-}
-
-func (c *lateCounter) RoundTrip(req *http.Request) (*http.Response, error) {
-	c.calls.Add(1)
-	if c.over.Load() {
-		c.late.Add(1)
-	}
-	resp, err := c.base.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	c.open.Add(1)
-	resp.Body = &lateBody{ReadCloser: resp.Body, closed: sync.OnceFunc(func() { c.open.Add(-1) })}
-	return resp, nil
-}
-
-type lateBody struct {
-	io.ReadCloser
-	closed func()
-}
-
-func (b *lateBody) Close() error {
-	defer b.closed()
-	return b.ReadCloser.Close()
-}
-
 // Over real sockets, with goroutines that advance the clock, call Reconnect and
 // cancel as it comes: a tenth of the runs of a property.
 func TestG7Interleavings(t *testing.T) {
@@ -107,11 +73,11 @@ func TestG7Interleavings(t *testing.T) {
 	}
 	calls := int32(0)
 	for i := range max(runs(t)/10, 1) {
-		counter := &lateCounter{base: transport}
+		counter := &bodyCounter{base: transport}
 		if text := interleave(rand.New(rand.NewPCG(seed, uint64(i))), srv.URL, counter); text != "" {
 			t.Fatalf("seed %d, run %d: %s", seed, i, text)
 		}
-		calls += counter.calls.Load()
+		calls += counter.requests.Load()
 	}
 	transport.CloseIdleConnections()
 	srv.Close()
@@ -122,7 +88,7 @@ func TestG7Interleavings(t *testing.T) {
 }
 
 // interleave runs one stream, and returns what was wrong with its end.
-func interleave(rng *rand.Rand, url string, counter *lateCounter) (wrong string) {
+func interleave(rng *rand.Rand, url string, counter *bodyCounter) (wrong string) {
 	fake := clock.NewFake(time.Time{})
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)

@@ -22,17 +22,6 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-func seconds(list ...float64) []time.Duration {
-	var ds []time.Duration
-	for _, s := range list {
-		ds = append(ds, time.Duration(s*float64(time.Second)))
-	}
-	return ds
-}
-
-// repeated returns a script that does the same so many times.
-func repeated(n int, steps ...Step) [][]Step { return slices.Repeat([][]Step{steps}, n) }
-
 // R057: the wait grows while attempts fail, up to its cap.
 func TestR057WaitGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -85,9 +74,6 @@ func (c *crowd) RoundTrip(req *http.Request) (*http.Response, error) {
 		Body:       io.NopCloser(strings.NewReader(c.answers[n].body)),
 	}, nil
 }
-
-// bubbleStart is where the time in a testing/synctest bubble starts.
-var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // run runs so many streams and returns when their n-th requests were made.
 func (c *crowd) run(t *testing.T, size int, rules policy.Rules) {
@@ -184,7 +170,7 @@ func TestR060WaitStaysWithinBounds(t *testing.T) {
 	const failures = 10_000
 	synctest.Test(t, func(t *testing.T) {
 		attempts := 0
-		refusing := roundTrip(func(*http.Request) (*http.Response, error) {
+		refusing := roundTripperFunc(func(*http.Request) (*http.Response, error) {
 			attempts++
 			return nil, syscall.ECONNREFUSED
 		})
@@ -212,10 +198,6 @@ func TestR060WaitStaysWithinBounds(t *testing.T) {
 		}
 	})
 }
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // R061: a healthy connection resets the wait, also if it was silent.
 func TestR061HealthyConnectionResets(t *testing.T) {

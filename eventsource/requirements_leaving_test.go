@@ -176,12 +176,11 @@ func TestR079BlockedReadIsBrokenOff(t *testing.T) {
 func TestR079BodyThatDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := serve(t, []Step{Event{Data: "a"}, Stall})
-		client := &http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
-			resp, err := srv.Client().Transport.RoundTrip(req)
-			if err == nil {
-				resp.Body = &drainingBody{resp.Body}
-			}
-			return resp, err
+		client := &http.Client{Transport: wrapBodies(srv.Client().Transport, func(body io.ReadCloser) io.ReadCloser {
+			return &spiedBody{ReadCloser: body, close: func() error {
+				io.Copy(io.Discard, body)
+				return body.Close()
+			}}
 		})}
 		for range (&eventsource.Client{HTTPClient: client}).Stream(request(t.Context(), t, srv.URL)).Events() {
 			break
@@ -191,13 +190,6 @@ func TestR079BodyThatDrains(t *testing.T) {
 			t.Error("the client is still there")
 		}
 	})
-}
-
-type drainingBody struct{ io.ReadCloser }
-
-func (b *drainingBody) Close() error {
-	io.Copy(io.Discard, b.ReadCloser)
-	return b.ReadCloser.Close()
 }
 
 // R081: a stream may be closed from anywhere: its loop, its hooks, its Prepare, its
@@ -226,7 +218,7 @@ func TestR081CloseFromAnywhere(t *testing.T) {
 		}, 1},
 		"round tripper": {func(c *eventsource.Client, close func()) {
 			base := c.HTTPClient.Transport
-			c.HTTPClient = &http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+			c.HTTPClient = &http.Client{Transport: roundTripperFunc(func(req *http.Request) (*http.Response, error) {
 				close()
 				return base.RoundTrip(req)
 			})}
@@ -325,8 +317,8 @@ func TestR083RefusalsDoNotLeak(t *testing.T) {
 		if n := len(s.ends); n != 101 || s.err != nil {
 			t.Errorf("%d attempts and %v", n, s.err)
 		}
-		if n := bodies.open(); n != 0 || bodies.opened != 101 {
-			t.Errorf("%d of %d bodies are open", n, bodies.opened)
+		if n, all := bodies.open.Load(), bodies.opened.Load(); n != 0 || all != 101 {
+			t.Errorf("%d of %d bodies are open", n, all)
 		}
 		for _, r := range srv.Requests() {
 			if r.Connection != 1 {
@@ -340,7 +332,7 @@ func TestR083RefusalsDoNotLeak(t *testing.T) {
 		srv := serve(repeated(20, huge)...)
 		bodies := &bodyCounter{base: srv.Client().Transport}
 		play(t, srv, eventsource.Client{HTTPClient: &http.Client{Transport: bodies}, Policy: policy.Resilient})
-		if n := bodies.open(); n != 0 {
+		if n := bodies.open.Load(); n != 0 {
 			t.Errorf("%d bodies are open", n)
 		}
 		synctest.Wait()
@@ -383,7 +375,7 @@ func TestR083AdoptedBodyIsClosed(t *testing.T) {
 						break
 					}
 				}
-				if n := bodies.open(); n != c.open {
+				if n := bodies.open.Load(); int(n) != c.open {
 					t.Errorf("%d bodies are open, want %d", n, c.open)
 				}
 			})
@@ -507,12 +499,11 @@ func TestR085CloseDuringABurst(t *testing.T) {
 func TestR086OneDropOneReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := serve(t, []Step{Event{ID: "1", Data: "a"}, Reset}, []Step{Event{ID: "2", Data: "b"}, End})
-		client := &http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
-			resp, err := srv.Client().Transport.RoundTrip(req)
-			if err == nil {
-				resp.Body = &failingClose{resp.Body}
-			}
-			return resp, err
+		client := &http.Client{Transport: wrapBodies(srv.Client().Transport, func(body io.ReadCloser) io.ReadCloser {
+			return &spiedBody{ReadCloser: body, close: func() error {
+				body.Close()
+				return errors.New("close: the connection is broken")
+			}}
 		})}
 		s := play(t, srv, eventsource.Client{HTTPClient: client, Policy: strict})
 		if diff := cmp.Diff([]string{"none", "1", "2"}, sentIDs(srv)); diff != "" {
@@ -532,14 +523,6 @@ func TestR086OneDropOneReconnect(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A failingClose is a body that closes with an error.
-type failingClose struct{ io.ReadCloser }
-
-func (b *failingClose) Close() error {
-	b.ReadCloser.Close()
-	return errors.New("close: the connection is broken")
 }
 
 // R087: three drops are three reports, in step with them.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,15 +51,6 @@ func gzipped(text string) string {
 	w.Write([]byte(text))
 	w.Close()
 	return b.String()
-}
-
-// liveHeap returns the bytes of the heap that are in use.
-func liveHeap() uint64 {
-	runtime.GC()
-	runtime.GC() // what pools held during the first is gone after the second
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
 
 // R093: a slow consumer slows the reader, and nothing is lost: the server cannot

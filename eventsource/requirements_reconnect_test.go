@@ -84,17 +84,6 @@ func (f *feed) replay(c *Conn) {
 	}
 }
 
-func numbered(n int) Event { return Event{ID: strconv.Itoa(n), Data: strconv.Itoa(n)} }
-
-// upTo returns the data of a feed's first n events.
-func upTo(n int) []string {
-	var data []string
-	for i := range n {
-		data = append(data, strconv.Itoa(i+1))
-	}
-	return data
-}
-
 // R047: cuts by a proxy that takes a minute of silence for the end are ridden out:
 // each event once and in order, and the wait does not grow.
 func TestR047CutsEveryMinute(t *testing.T) {

@@ -488,7 +488,7 @@ func TestR077CallersClientIsUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		passed := 0
-		own := &http.Client{Jar: jar, Timeout: time.Minute, Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+		own := &http.Client{Jar: jar, Timeout: time.Minute, Transport: roundTripperFunc(func(req *http.Request) (*http.Response, error) {
 			passed++
 			return srv.Client().Transport.RoundTrip(req)
 		})}

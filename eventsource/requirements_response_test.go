@@ -15,9 +15,6 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// typed returns the header of a response with the given lines of Content-Type.
-func typed(contentType ...string) http.Header { return http.Header{"Content-Type": contentType} }
-
 // R054: parameters of the content type, a charset among them, do not matter, nor
 // does its case.
 func TestR054ParametersAreAccepted(t *testing.T) {
@@ -80,7 +77,7 @@ func TestR055WrongTypeEnds(t *testing.T) {
 				if len(s.events) != 0 {
 					t.Errorf("events %q", s.data())
 				}
-				if n := bodies.open(); n != 0 {
+				if n := bodies.open.Load(); n != 0 {
 					t.Errorf("%d bodies left open", n)
 				}
 				synctest.Wait()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,17 +12,6 @@ import (
 	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/policy"
 )
-
-// overNetworks runs f in a bubble for each kind of network in memory.
-func overNetworks(t *testing.T, f func(t *testing.T, serve func(...[]Step) *Server)) {
-	for name, http2 := range map[string]bool{"HTTP1": false, "HTTP2": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f(t, func(script ...[]Step) *Server { return start(t, &Server{HTTP2: http2, Script: script}) })
-			})
-		})
-	}
-}
 
 // R038, R039: silence for the idle limit ends the connection, between events and
 // inside one; the error says so, and the stream goes on with the last ID.

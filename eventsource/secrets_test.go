@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/reprise-sse/reprise/clock"
@@ -228,16 +229,16 @@ func TestR097NoTextShowsSecretsOfTheClient(t *testing.T) {
 			r.request.GetBody = func() (io.ReadCloser, error) { return nil, leaky }
 		},
 		"round tripper": func(r *secretRun) {
-			r.client.HTTPClient.Transport = roundTrip(func(*http.Request) (*http.Response, error) { return nil, leaky })
+			r.client.HTTPClient.Transport = roundTripperFunc(func(*http.Request) (*http.Response, error) { return nil, leaky })
 		},
 		"a quotation without an end": func(r *secretRun) {
-			r.client.HTTPClient.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+			r.client.HTTPClient.Transport = roundTripperFunc(func(*http.Request) (*http.Response, error) {
 				return nil, errors.New("malformed line \"x\" and \"" + secret + " " + secret)
 			})
 		},
 		"body": func(r *secretRun) {
-			r.client.HTTPClient.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
-				return response(200, "text/event-stream", io.NopCloser(io.MultiReader(strings.NewReader("data: x"), failingReader{leaky}))), nil
+			r.client.HTTPClient.Transport = roundTripperFunc(func(*http.Request) (*http.Response, error) {
+				return response(200, "text/event-stream", io.NopCloser(io.MultiReader(strings.NewReader("data: x"), iotest.ErrReader(leaky)))), nil
 			})
 		},
 		"proxy": func(r *secretRun) {
@@ -258,7 +259,7 @@ func TestR097NoTextShowsSecretsOfTheClient(t *testing.T) {
 		},
 		"CheckRedirect": func(r *secretRun) {
 			r.client.HTTPClient.CheckRedirect = func(*http.Request, []*http.Request) error { return leaky }
-			r.client.HTTPClient.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+			r.client.HTTPClient.Transport = roundTripperFunc(func(*http.Request) (*http.Response, error) {
 				resp := response(307, "", http.NoBody)
 				resp.Header.Set("Location", quoted)
 				return resp, nil
@@ -284,11 +285,6 @@ func TestR097NoTextShowsSecretsOfTheClient(t *testing.T) {
 func (r *secretRun) proxy(f func(*http.Request) (*url.URL, error)) {
 	r.client.HTTPClient.Transport.(*http.Transport).Proxy = f
 }
-
-// A failingReader is a body that breaks.
-type failingReader struct{ err error }
-
-func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
 // R097: a URL that does not parse is not shown either.
 func TestR097UnparsableURL(t *testing.T) {

@@ -13,8 +13,9 @@ import (
 // its own: an edit in place must not reach the requests of others.
 func TestPrepareEditsItsOwnHeader(t *testing.T) {
 	var sent http.Header
-	client := eventsource.Client{HTTPClient: &http.Client{Transport: sharedHeaderTransport(func(req *http.Request) {
+	client := eventsource.Client{HTTPClient: &http.Client{Transport: roundTripperFunc(func(req *http.Request) (*http.Response, error) {
 		sent = req.Header.Clone()
+		return status(http.StatusNoContent)(req)
 	})}}
 	stream := func() {
 		t.Helper()
@@ -47,12 +48,4 @@ func TestPrepareEditsItsOwnHeader(t *testing.T) {
 	if diff := cmp.Diff(want, sent); diff != "" {
 		t.Errorf("the header after an edit of another stream's (-want +got):\n%s", diff)
 	}
-}
-
-// A sharedHeaderTransport shows each request and answers with 204.
-type sharedHeaderTransport func(*http.Request)
-
-func (f sharedHeaderTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	f(req)
-	return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody, Request: req}, nil
 }

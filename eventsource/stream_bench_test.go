@@ -139,12 +139,12 @@ func BenchmarkBusyStreams(b *testing.B) {
 				b.ReportAllocs()
 				b.SetBytes(int64(len(loopback.BusyEvent)))
 				b.ResetTimer()
-				before := cpuTime()
+				before := loopback.CPUTime()
 				for i := range streams {
 					all.Go(func() { errs[i] = kind.read(b.Context(), client, url, each) })
 				}
 				all.Wait()
-				b.ReportMetric(float64(cpuTime()-before)/float64(streams*each), "cpu-ns/event")
+				b.ReportMetric(float64(loopback.CPUTime()-before)/float64(streams*each), "cpu-ns/event")
 				for _, err := range errs {
 					if err != nil {
 						b.Fatal(err)
@@ -191,7 +191,7 @@ func BenchmarkReconnect(b *testing.B) {
 		total, n := time.Duration(0), 0
 		b.ReportAllocs()
 		b.ResetTimer()
-		before := cpuTime()
+		before := loopback.CPUTime()
 		run(url, func(data string) bool {
 			d, err := strconv.ParseInt(data, 10, 64)
 			if err != nil {
@@ -201,7 +201,7 @@ func BenchmarkReconnect(b *testing.B) {
 			n++
 			return n <= b.N // the first has no gap
 		})
-		b.ReportMetric(float64(cpuTime()-before)/float64(b.N), "cpu-ns/op")
+		b.ReportMetric(float64(loopback.CPUTime()-before)/float64(b.N), "cpu-ns/op")
 		b.ReportMetric(float64(total)/float64(b.N), "gap-ns/op")
 		if n != b.N+1 {
 			b.Fatalf("%d responses, want %d", n, b.N+1)
