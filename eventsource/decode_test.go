@@ -5,22 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"math"
 	"math/rand/v2"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprise-sse/reprise/eventsource"
+	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/internal/chunk"
 	"github.com/reprise-sse/reprise/internal/reference"
 	"github.com/reprise-sse/reprise/internal/workloads"
+	"github.com/reprise-sse/reprise/policy"
 )
 
 // A decoding is all that can be seen of the decoding of an input.
@@ -53,40 +56,14 @@ type decodingMethod struct {
 }
 
 var decodingMethods = []decodingMethod{
-	{"Next", func(d *eventsource.Decoder) (events []eventsource.Event, err error) {
-		for {
-			event, err := d.Next()
-			if err != nil {
-				return events, err
-			}
-			events = append(events, event)
-		}
-	}},
-	{"NextRaw", func(d *eventsource.Decoder) (events []eventsource.Event, err error) {
-		for {
-			raw, err := d.NextRaw()
-			if err != nil {
-				return events, err
-			}
-			events = append(events, eventsource.Event{Type: string(raw.Type), Data: string(raw.Data), LastEventID: string(raw.LastEventID)})
-			vandalise(raw)
-		}
-	}},
-	{"Next and NextRaw in turn", func(d *eventsource.Decoder) (events []eventsource.Event, err error) {
-		for i := 0; ; i++ {
-			var event eventsource.Event
-			var raw eventsource.RawEvent
-			if i%2 == 0 {
-				event, err = d.Next()
-			} else {
-				raw, err = d.NextRaw()
-				event = eventsource.Event{Type: string(raw.Type), Data: string(raw.Data), LastEventID: string(raw.LastEventID)}
-			}
-			if err != nil {
-				return events, err
-			}
-			events = append(events, event)
-		}
+	{"Next", func(d *eventsource.Decoder) ([]eventsource.Event, error) { return readAll(d.Next) }},
+	{"NextRaw", func(d *eventsource.Decoder) ([]eventsource.Event, error) { return readAll(nextRaw(d)) }},
+	{"Next and NextRaw in turn", func(d *eventsource.Decoder) ([]eventsource.Event, error) {
+		next, other := d.Next, nextRaw(d)
+		return readAll(func() (eventsource.Event, error) {
+			next, other = other, next
+			return other()
+		})
 	}},
 	{"Events", func(d *eventsource.Decoder) (events []eventsource.Event, err error) {
 		for event, err := range d.Events() {
@@ -97,6 +74,26 @@ var decodingMethods = []decodingMethod{
 		}
 		return events, io.EOF
 	}},
+}
+
+func readAll(next func() (eventsource.Event, error)) (events []eventsource.Event, err error) {
+	for {
+		event, err := next()
+		if err != nil {
+			return events, err
+		}
+		events = append(events, event)
+	}
+}
+
+// nextRaw returns d.NextRaw with copies of what it returns.
+func nextRaw(d *eventsource.Decoder) func() (eventsource.Event, error) {
+	return func() (eventsource.Event, error) {
+		raw, err := d.NextRaw()
+		event := eventsource.Event{Type: string(raw.Type), Data: string(raw.Data), LastEventID: string(raw.LastEventID)}
+		vandalise(raw)
+		return event, err
+	}
 }
 
 // vandalise does to a RawEvent what its receiver may do by mistake: what the decoder
@@ -117,51 +114,26 @@ func decodeWith(m decodingMethod, d *eventsource.Decoder) decoding {
 	return got
 }
 
-// decodingReaders yields readers of input that differ in how they hand it out, with names.
-func decodingReaders(input string) iter.Seq2[string, io.Reader] {
-	return func(yield func(string, io.Reader) bool) {
-		b := []byte(input)
-		if len(input) > 10_000 {
-			_ = yield("whole", strings.NewReader(input)) &&
-				yield("in halves", iotest.HalfReader(strings.NewReader(input))) &&
-				yield("by 97 bytes", chunk.NewReader(chunk.Every(b, 97)))
-			return
-		}
-		if !yield("whole", strings.NewReader(input)) ||
-			!yield("iotest.OneByteReader", iotest.OneByteReader(strings.NewReader(input))) ||
-			!yield("iotest.HalfReader", iotest.HalfReader(strings.NewReader(input))) ||
-			!yield("iotest.DataErrReader", iotest.DataErrReader(strings.NewReader(input))) ||
-			!yield("iotest.DataErrReader of one byte", iotest.DataErrReader(iotest.OneByteReader(strings.NewReader(input)))) {
-			return
-		}
-		for name, pieces := range chunk.Ways(b, uint64(len(b))) {
-			if !yield("chunks "+name, chunk.NewReader(pieces)) {
-				return
-			}
-		}
-		if len(input) > 300 {
-			return
-		}
-		for i := range len(input) + 1 {
-			if !yield(fmt.Sprintf("cut at %d", i), chunk.NewReader(chunk.At(b, i))) {
-				return
-			}
-		}
+// decodingReaders returns readers of input that differ in how they hand it out, by name.
+func decodingReaders(input string) map[string]io.Reader {
+	b := []byte(input)
+	readers := map[string]io.Reader{
+		"whole":       strings.NewReader(input),
+		"in halves":   iotest.HalfReader(strings.NewReader(input)),
+		"by 97 bytes": chunk.NewReader(chunk.Every(b, 97)),
 	}
-}
-
-// checkDecoding decodes input in every way and compares.
-func checkDecoding(t *testing.T, input, lastEventID string, want decoding) {
-	t.Helper()
-	for _, m := range decodingMethods {
-		for name, r := range decodingReaders(input) {
-			got := decodeWith(m, eventsource.NewHookedDecoder(r, lastEventID, nil, nil, nil))
-			if diff := cmp.Diff(want, got, sameErrors); diff != "" {
-				t.Errorf("%q by %s, %s (-want +got):\n%s", abbreviate(input), m.name, name, diff)
-				return
-			}
-		}
+	if len(input) > 10_000 {
+		return readers
 	}
+	readers["with its end"] = iotest.DataErrReader(strings.NewReader(input))
+	readers["byte by byte, with its end"] = iotest.DataErrReader(iotest.OneByteReader(strings.NewReader(input)))
+	for name, pieces := range chunk.Ways(b, uint64(len(b))) {
+		readers[name] = chunk.NewReader(pieces)
+	}
+	for i := 0; i <= len(input) && len(input) <= 300; i++ {
+		readers[fmt.Sprintf("cut at %d", i)] = chunk.NewReader(chunk.At(b, i))
+	}
+	return readers
 }
 
 // sameErrors compares errors as a caller does with ==.
@@ -176,168 +148,160 @@ func abbreviate(s string) string {
 
 func TestDecode(t *testing.T) {
 	type test struct {
-		where, name, input string
-		id                 string // to start from
-		want               decoding
-	}
-	var tests []test
-	add := func(name, input string, want decoding) {
-		_, _, line, _ := runtime.Caller(1)
-		tests = append(tests, test{fmt.Sprintf("line %d", line), name, input, "", want})
-	}
-	addWithID := func(name, id, input string, want decoding) {
-		_, _, line, _ := runtime.Caller(1)
-		tests = append(tests, test{fmt.Sprintf("line %d", line), name, input, id, want})
+		name, input string
+		want        decoding
 	}
 	event := func(typ, data, id string) eventsource.Event {
 		return eventsource.Event{Type: typ, Data: data, LastEventID: id}
 	}
-	one := func(e eventsource.Event) []eventsource.Event { return []eventsource.Event{e} }
-
-	add("nothing", "", decoding{End: io.EOF})
-	add("blank lines", "\n\r\r\n\n", decoding{End: io.EOF})
-	add("comments", ":\n: a\n:b\n\n", decoding{End: io.EOF})
-	add("a comment is no field", ":data: x\n\n", decoding{End: io.EOF})
-	add("a comment within a block", "data: a\n: c\ndata: b\n\n", decoding{Events: plainEvents("a\nb"), End: io.EOF})
-
-	add("data", "data: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
-	add("data without a colon", "data\n\n", decoding{Events: plainEvents(""), End: io.EOF})
-	add("data twice without a value", "data\ndata:\n\n", decoding{Events: plainEvents("\n"), End: io.EOF})
-	add("data three times without a value", "data\ndata\ndata\n\n", decoding{Events: plainEvents("\n\n"), End: io.EOF})
-	add("an empty line of data first", "data\ndata: a\n\n", decoding{Events: plainEvents("\na"), End: io.EOF})
-	add("an empty line of data last", "data: a\ndata\n\n", decoding{Events: plainEvents("a\n"), End: io.EOF})
-	add("lines of data", "data: a\ndata:b\ndata:  c\n\n", decoding{Events: plainEvents("a\nb\n c"), End: io.EOF})
-	add("only one space goes", "data:  a \n\n", decoding{Events: plainEvents(" a "), End: io.EOF})
-	add("a tab is no space", "data:\ta\n\n", decoding{Events: plainEvents("\ta"), End: io.EOF})
-	add("a value that is a space", "data:  \n\n", decoding{Events: plainEvents(" "), End: io.EOF})
-	add("colons in the value", "data: a:b: c\ndata::\n\n", decoding{Events: plainEvents("a:b: c\n:"), End: io.EOF})
-	add("NUL in data", "data: a\x00b\n\n", decoding{Events: plainEvents("a\x00b"), End: io.EOF})
-	add("two events", "data: a\n\ndata: b\n\n", decoding{Events: plainEvents("a", "b"), End: io.EOF})
-	add("names are case sensitive", "Data: a\nDATA: b\n\n", decoding{End: io.EOF})
-	add("names are not trimmed", " data: a\ndata : b\n\tdata: c\n\n", decoding{End: io.EOF})
-	add("longer and shorter names", "dat: a\ndatas: b\nd: c\nd\ndatax\n\n", decoding{End: io.EOF})
-	add("names that begin like known ones", "even: a\nevents: a\ni: 1\nids: 1\nretr: 1\nretrys: 1\n\ndata: x\n\n",
-		decoding{Events: plainEvents("x"), End: io.EOF})
-	add("a NUL in a name", "data\x00: a\n\n", decoding{End: io.EOF})
-	add("unknown fields", "foo: a\nbar\n\ndata: x\nbaz\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
-
-	add("a type", "event: a\ndata: x\n\n", decoding{Events: one(event("a", "x", "")), End: io.EOF})
-	add("the type after the data", "data: x\nevent: a\n\n", decoding{Events: one(event("a", "x", "")), End: io.EOF})
-	add("the last type", "event: a\nevent: bc\ndata: x\n\n", decoding{Events: one(event("bc", "x", "")), End: io.EOF})
-	add("an empty type", "event: a\nevent:\ndata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
-	add("a type without a colon", "event: a\nevent\ndata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
-	add("a type named message", "event: message\ndata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
-	add("a type is for one event", "event: a\ndata: x\n\ndata: y\n\nevent: b\ndata: z\n\n",
-		decoding{Events: []eventsource.Event{event("a", "x", ""), plainEvent("y"), event("b", "z", "")}, End: io.EOF})
-	add("a type without data is forgotten", "event: a\n\ndata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
-	add("a type between lines of data that move", "data: a\nevent: t\nid: 1\ndata: long enough to lie on the type\n\n",
-		decoding{Events: one(event("t", "a\nlong enough to lie on the type", "1")), End: io.EOF, LastEventID: "1"})
-	add("types with NUL and spaces", "event:  a\x00 \ndata: x\n\n", decoding{Events: one(event(" a\x00 ", "x", "")), End: io.EOF})
-
-	add("an ID", "id: 1\ndata: x\n\n", decoding{Events: one(event("message", "x", "1")), End: io.EOF, LastEventID: "1"})
-	add("an ID stays", "id: 1\ndata: x\n\ndata: y\n\n",
-		decoding{Events: []eventsource.Event{event("message", "x", "1"), event("message", "y", "1")}, End: io.EOF, LastEventID: "1"})
-	add("the last ID of a block", "id: 1\nid: 22\ndata: x\n\n", decoding{Events: one(event("message", "x", "22")), End: io.EOF, LastEventID: "22"})
-	add("the ID after the data", "data: x\nid: 1\n\n", decoding{Events: one(event("message", "x", "1")), End: io.EOF, LastEventID: "1"})
-	add("an ID without data", "id: 1\n\ndata: x\n\n", decoding{Events: one(event("message", "x", "1")), End: io.EOF, LastEventID: "1"})
-	add("an ID alone", "id: 1\n\n", decoding{End: io.EOF, LastEventID: "1"})
-	add("IDs without data in a row", "id: 1\n\nid: 2\n\nid: 3\n\n", decoding{End: io.EOF, LastEventID: "3"})
-	add("an ID that is cut off", "id: 1\n\nid: 2\n", decoding{End: io.EOF, LastEventID: "1"})
-	add("an ID that is cut off with data", "id: 1\ndata: x\n\nid: 2\ndata: y\n",
-		decoding{Events: one(event("message", "x", "1")), End: eventsource.ErrTruncated, LastEventID: "1"})
-	add("an empty ID", "id: 1\ndata: x\n\nid:\ndata: y\n\n",
-		decoding{Events: []eventsource.Event{event("message", "x", "1"), event("message", "y", "")}, End: io.EOF})
-	add("an ID without a colon", "id: 1\ndata: x\n\nid\ndata: y\n\n",
-		decoding{Events: []eventsource.Event{event("message", "x", "1"), event("message", "y", "")}, End: io.EOF})
-	add("an empty ID without data", "id: 1\n\nid\n\n", decoding{End: io.EOF})
-	add("an ID that comes back", "id: 1\ndata: x\n\nid: 2\n\nid: 1\ndata: y\n\n",
-		decoding{Events: []eventsource.Event{event("message", "x", "1"), event("message", "y", "1")}, End: io.EOF, LastEventID: "1"})
-	add("an ID with a NUL", "id: 1\nid: 2\x003\ndata: x\n\n", decoding{Events: one(event("message", "x", "1")), End: io.EOF, LastEventID: "1"})
-	add("an ID with a NUL beyond eight bytes", "id: 1\nid: 234567890123456\x00\nid: \x00\ndata: x\n\n",
-		decoding{Events: one(event("message", "x", "1")), End: io.EOF, LastEventID: "1"})
-	add("an ID with spaces and colons", "id:  a: b \ndata: x\n\n", decoding{Events: one(event("message", "x", " a: b ")), End: io.EOF, LastEventID: " a: b "})
-	addWithID("an ID to start from", "0", "data: x\n\n", decoding{Events: one(event("message", "x", "0")), End: io.EOF, LastEventID: "0"})
-	addWithID("an ID to start from is replaced", "0", "id: 1\ndata: x\n\n", decoding{Events: one(event("message", "x", "1")), End: io.EOF, LastEventID: "1"})
-	addWithID("an ID to start from is reset", "0", "id\n\ndata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
-	addWithID("an ID to start from outlives an empty input", "0", "", decoding{End: io.EOF, LastEventID: "0"})
-
-	const longest = time.Duration(math.MaxInt64)
-	retry := func(d time.Duration) decoding { return decoding{End: io.EOF, Retry: d, HasRetry: true} }
-	add("retry", "retry: 1500\n\n", retry(1500*time.Millisecond))
-	add("retry without a blank line", "retry: 1500\n", retry(1500*time.Millisecond))
-	add("retry without a line end", "retry: 1500", decoding{End: io.EOF})
-	add("retry with leading zeros", "retry:"+strings.Repeat("0", 40)+"7\n", retry(7*time.Millisecond))
-	add("retry 0", "retry: 0\n", retry(0))
-	add("the last retry", "retry: 1\nretry: 2\n\nretry: 3\n", retry(3*time.Millisecond))
-	add("the longest retry that is exact", "retry: 9223372036854\n", retry(9223372036854*time.Millisecond))
-	add("retry just beyond a Duration", "retry: 9223372036855\n", retry(longest))
-	add("retry far beyond a Duration", "retry: 18446744073709551616\n", retry(longest))
-	add("retry beyond all bounds", "retry: "+strings.Repeat("9", 100)+"\n", retry(longest))
-	for _, bad := range []string{"", " ", "x", "1x", "x1", "-1", "+1", "1.5", " 1", "1 ", "1e3", "0x1", "1_000", "\uFF11", "१", "1\x00", "1:", "1/"} {
-		add("retry with a bad value", "retry: 42\nretry: "+bad+"\n", retry(42*time.Millisecond))
+	message := func(data, id string) eventsource.Event { return event("message", data, id) }
+	nothing := decoding{End: io.EOF}
+	plain := func(data ...string) decoding { return decoding{Events: plainEvents(data...), End: io.EOF} }
+	typed := func(events ...eventsource.Event) decoding { return decoding{Events: events, End: io.EOF} }
+	withID := func(id string, events ...eventsource.Event) decoding {
+		return decoding{Events: events, End: io.EOF, LastEventID: id}
 	}
-	add("retry without a value", "retry: 42\nretry\nretry:\n", retry(42*time.Millisecond))
+	truncated := func(data ...string) decoding {
+		return decoding{Events: plainEvents(data...), End: eventsource.ErrTruncated}
+	}
+	retry := func(d time.Duration) decoding { return decoding{End: io.EOF, Retry: d, HasRetry: true} }
+	const longest = time.Duration(math.MaxInt64)
 
-	add("CRLF", "event: a\r\ndata: x\r\nid: 1\r\n\r\n", decoding{Events: one(event("a", "x", "1")), End: io.EOF, LastEventID: "1"})
-	add("CR", "event: a\rdata: x\rid: 1\r\r", decoding{Events: one(event("a", "x", "1")), End: io.EOF, LastEventID: "1"})
-	add("all line ends", "data: a\ndata: b\rdata: c\r\n\ndata: d\n\r\ndata: e\r\n\r", decoding{Events: plainEvents("a\nb\nc", "d", "e"), End: io.EOF})
-	add("CR LF LF is two ends", "data: x\r\n\ndata: y\n\n", decoding{Events: plainEvents("x", "y"), End: io.EOF})
-	add("LF CR is two ends", "data: x\n\rdata: y\n\n", decoding{Events: plainEvents("x", "y"), End: io.EOF})
-	add("CR CR LF is two ends", "data: x\r\r\ndata: y\r\r\n", decoding{Events: plainEvents("x", "y"), End: io.EOF})
-	add("CR at the start", "\rdata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
-	add("CRLF at the start", "\r\ndata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
-	add("what Unicode ends lines with", "data: a\u2028b\u2029c\u0085d\ve\ff\n\n", decoding{Events: plainEvents("a\u2028b\u2029c\u0085d\ve\ff"), End: io.EOF})
+	tests := []test{
+		{"nothing", "", nothing},
+		{"blank lines", "\n\r\r\n\n", nothing},
+		{"comments", ":\n: a\n:b\n\n", nothing},
+		{"a comment is no field", ":data: x\n\n", nothing},
+		{"a comment within a block", "data: a\n: c\ndata: b\n\n", plain("a\nb")},
 
-	add("a BOM", "\uFEFFdata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
-	add("a BOM before a line end", "\uFEFF\ndata: x\n\n", decoding{Events: plainEvents("x"), End: io.EOF})
-	add("a BOM before CRLF", "\uFEFF\r\ndata: x\r\n\r\n", decoding{Events: plainEvents("x"), End: io.EOF})
-	add("two BOMs", "\uFEFF\uFEFFdata: x\n\ndata: y\n\n", decoding{Events: plainEvents("y"), End: io.EOF})
-	add("a BOM later", "data: a\n\n\uFEFFdata: b\n\ndata: \uFEFFc\n\n", decoding{Events: plainEvents("a", "\uFEFFc"), End: io.EOF})
-	add("a BOM after a line end", "\n\uFEFFdata: b\n\ndata: c\n\n", decoding{Events: plainEvents("c"), End: io.EOF})
-	add("a BOM alone", "\uFEFF", decoding{End: io.EOF})
-	add("a BOM that is cut", "\xEF\xBB", decoding{End: io.EOF})
-	add("a BOM with a byte missing", "\xEF\xBBdata: x\n\ndata: y\n\n", decoding{Events: plainEvents("y"), End: io.EOF})
-	add("a BOM in UTF-16", "\xFE\xFFdata: x\n\ndata: y\n\n", decoding{Events: plainEvents("y"), End: io.EOF})
+		{"data", "data: x\n\n", plain("x")},
+		{"data without a colon", "data\n\n", plain("")},
+		{"data twice without a value", "data\ndata:\n\n", plain("\n")},
+		{"data three times without a value", "data\ndata\ndata\n\n", plain("\n\n")},
+		{"an empty line of data first", "data\ndata: a\n\n", plain("\na")},
+		{"an empty line of data last", "data: a\ndata\n\n", plain("a\n")},
+		{"an empty line of data between others", "data: a\ndata: \ndata: b\n\n", plain("a\n\nb")},
+		{"lines of data", "data: a\ndata:b\ndata:  c\n\n", plain("a\nb\n c")},
+		{"only one space goes", "data:  a \n\n", plain(" a ")},
+		{"a tab is no space", "data:\ta\n\n", plain("\ta")},
+		{"a value that is a space", "data:  \n\n", plain(" ")},
+		{"colons in the value", "data: a:b: c\ndata::\n\n", plain("a:b: c\n:")},
+		{"NUL in data", "data: a\x00b\n\n", plain("a\x00b")},
+		{"two events", "data: a\n\ndata: b\n\n", plain("a", "b")},
+		{"names are case sensitive", "Data: a\nDATA: b\n\n", nothing},
+		{"names are not trimmed", " data: a\ndata : b\n\tdata: c\n\n", nothing},
+		{"longer and shorter names", "dat: a\ndatas: b\nd: c\nd\ndatax\n\n", nothing},
+		{"names that begin like known ones", "even: a\nevents: a\ni: 1\nids: 1\nretr: 1\nretrys: 1\n\ndata: x\n\n", plain("x")},
+		{"a NUL in a name", "data\x00: a\n\n", nothing},
+		{"unknown fields", "foo: a\nbar\n\ndata: x\nbaz\n\n", plain("x")},
 
-	add("UTF-8", "event: é\nid: €\ndata: \U0001F600 a\ndata: é\n\n", decoding{Events: one(event("é", "\U0001F600 a\né", "€")), End: io.EOF, LastEventID: "€"})
-	add("not UTF-8", "event: \xE9\nid: \xE2\x82\ndata: \xF0\x9F\x98 \xFF\xFF\n\n",
-		decoding{Events: one(event("\uFFFD", "\uFFFD \uFFFD\uFFFD", "\uFFFD")), End: io.EOF, LastEventID: "\uFFFD"})
-	add("a sequence that a line end cuts", "data: \xE2\x82\ndata: \xAC\n\n", decoding{Events: plainEvents("\uFFFD\n\uFFFD"), End: io.EOF})
-	add("not UTF-8 only in a line that is followed by others", "data: a\ndata: \xFF\ndata: b\n\ndata: c\n\n",
-		decoding{Events: plainEvents("a\n\uFFFD\nb", "c"), End: io.EOF})
-	add("not UTF-8 in a line that is none of ours", "dat\xFF: a\n: \xFF\ndata: c\n\n", decoding{Events: plainEvents("c"), End: io.EOF})
-	add("an ID that is not UTF-8 and then one that is", "id: \xFF\ndata: a\n\nid: b\ndata: b\n\n",
-		decoding{Events: []eventsource.Event{event("message", "a", "\uFFFD"), event("message", "b", "b")}, End: io.EOF, LastEventID: "b"})
+		{"a type", "event: a\ndata: x\n\n", typed(event("a", "x", ""))},
+		{"the type after the data", "data: x\nevent: a\n\n", typed(event("a", "x", ""))},
+		{"the last type", "event: a\nevent: bc\ndata: x\n\n", typed(event("bc", "x", ""))},
+		{"an empty type", "event: a\nevent:\ndata: x\n\n", plain("x")},
+		{"a type without a colon", "event: a\nevent\ndata: x\n\n", plain("x")},
+		{"a type named message", "event: message\ndata: x\n\n", plain("x")},
+		{"a type is for one event", "event: a\ndata: x\n\ndata: y\n\nevent: b\ndata: z\n\n", typed(event("a", "x", ""), plainEvent("y"), event("b", "z", ""))},
+		{"a type without data is forgotten", "event: a\n\ndata: x\n\n", plain("x")},
+		{"a type between lines of data that move", "data: a\nevent: t\nid: 1\ndata: long enough to lie on the type\n\n", withID("1", event("t", "a\nlong enough to lie on the type", "1"))},
+		{"types with NUL and spaces", "event:  a\x00 \ndata: x\n\n", typed(event(" a\x00 ", "x", ""))},
 
-	add("cut in a line of data", "data: a\n\ndata: b", decoding{Events: plainEvents("a"), End: eventsource.ErrTruncated})
-	add("cut after a line of data", "data: a\n\ndata: b\n", decoding{Events: plainEvents("a"), End: eventsource.ErrTruncated})
-	add("cut after a CR", "data: a\n\ndata: b\r", decoding{Events: plainEvents("a"), End: eventsource.ErrTruncated})
-	add("cut after lines that are not data", "data: b\nid: 1\n", decoding{End: eventsource.ErrTruncated})
-	add("cut in data without a colon", "data", decoding{End: eventsource.ErrTruncated})
-	add("cut in an empty line of data", "data:", decoding{End: eventsource.ErrTruncated})
-	add("cut before it is data", "dat", decoding{End: io.EOF})
-	add("cut in a name that only begins like data", "datax: x", decoding{End: io.EOF})
-	add("cut in a comment", "data: a\n\n: data: b", decoding{Events: plainEvents("a"), End: io.EOF})
-	add("cut in another field", "event: a\nid: 1\nretry: 5\n", decoding{End: io.EOF, Retry: 5 * time.Millisecond, HasRetry: true})
+		{"an ID", "id: 1\ndata: x\n\n", withID("1", message("x", "1"))},
+		{"an ID stays", "id: 1\ndata: x\n\ndata: y\n\n", withID("1", message("x", "1"), message("y", "1"))},
+		{"the last ID of a block", "id: 1\nid: 22\ndata: x\n\n", withID("22", message("x", "22"))},
+		{"the ID after the data", "data: x\nid: 1\n\n", withID("1", message("x", "1"))},
+		{"an ID without data", "id: 1\n\ndata: x\n\n", withID("1", message("x", "1"))},
+		{"an ID alone", "id: 1\n\n", withID("1")},
+		{"IDs without data in a row", "id: 1\n\nid: 2\n\nid: 3\n\n", withID("3")},
+		{"an ID that is cut off", "id: 1\n\nid: 2\n", withID("1")},
+		{"an ID that is cut off with data", "id: 1\ndata: x\n\nid: 2\ndata: y\n", decoding{Events: []eventsource.Event{message("x", "1")}, End: eventsource.ErrTruncated, LastEventID: "1"}},
+		{"an empty ID", "id: 1\ndata: x\n\nid:\ndata: y\n\n", typed(message("x", "1"), message("y", ""))},
+		{"an ID without a colon", "id: 1\ndata: x\n\nid\ndata: y\n\n", typed(message("x", "1"), message("y", ""))},
+		{"an empty ID without data", "id: 1\n\nid\n\n", nothing},
+		{"an ID that comes back", "id: 1\ndata: x\n\nid: 2\n\nid: 1\ndata: y\n\n", withID("1", message("x", "1"), message("y", "1"))},
+		{"an ID with a NUL", "id: 1\nid: 2\x003\ndata: x\n\n", withID("1", message("x", "1"))},
+		{"an ID with a NUL beyond eight bytes", "id: 1\nid: 234567890123456\x00\nid: \x00\ndata: x\n\n", withID("1", message("x", "1"))},
+		{"an ID with spaces and colons", "id:  a: b \ndata: x\n\n", withID(" a: b ", message("x", " a: b "))},
 
+		{"retry", "retry: 1500\n\n", retry(1500 * time.Millisecond)},
+		{"retry without a blank line", "retry: 1500\n", retry(1500 * time.Millisecond)},
+		{"retry without a line end", "retry: 1500", nothing},
+		{"retry with leading zeros", "retry:" + strings.Repeat("0", 40) + "7\n", retry(7 * time.Millisecond)},
+		{"retry 0", "retry: 0\n", retry(0)},
+		{"the last retry", "retry: 1\nretry: 2\n\nretry: 3\n", retry(3 * time.Millisecond)},
+		{"the longest retry that is exact", "retry: 9223372036854\n", retry(9223372036854 * time.Millisecond)},
+		{"retry just beyond a Duration", "retry: 9223372036855\n", retry(longest)},
+		{"retry far beyond a Duration", "retry: 18446744073709551616\n", retry(longest)},
+		{"retry beyond all bounds", "retry: " + strings.Repeat("9", 100) + "\n", retry(longest)},
+		{"retry without a value", "retry: 42\nretry\nretry:\n", retry(42 * time.Millisecond)},
+
+		{"CRLF", "event: a\r\ndata: x\r\nid: 1\r\n\r\n", withID("1", event("a", "x", "1"))},
+		{"CR", "event: a\rdata: x\rid: 1\r\r", withID("1", event("a", "x", "1"))},
+		{"all line ends", "data: a\ndata: b\rdata: c\r\n\ndata: d\n\r\ndata: e\r\n\r", plain("a\nb\nc", "d", "e")},
+		{"CR LF LF is two ends", "data: x\r\n\ndata: y\n\n", plain("x", "y")},
+		{"LF CR is two ends", "data: x\n\rdata: y\n\n", plain("x", "y")},
+		{"CR CR LF is two ends", "data: x\r\r\ndata: y\r\r\n", plain("x", "y")},
+		{"CR at the start", "\rdata: x\n\n", plain("x")},
+		{"CRLF at the start", "\r\ndata: x\n\n", plain("x")},
+		{"what Unicode ends lines with", "data: a\u2028b\u2029c\u0085d\ve\ff\n\n", plain("a\u2028b\u2029c\u0085d\ve\ff")},
+
+		{"a BOM", "\uFEFFdata: x\n\n", plain("x")},
+		{"a BOM before a line end", "\uFEFF\ndata: x\n\n", plain("x")},
+		{"a BOM before CRLF", "\uFEFF\r\ndata: x\r\n\r\n", plain("x")},
+		{"two BOMs", "\uFEFF\uFEFFdata: x\n\ndata: y\n\n", plain("y")},
+		{"a BOM later", "data: a\n\n\uFEFFdata: b\n\ndata: \uFEFFc\n\n", plain("a", "\uFEFFc")},
+		{"a BOM after a line end", "\n\uFEFFdata: b\n\ndata: c\n\n", plain("c")},
+		{"a BOM alone", "\uFEFF", nothing},
+		{"a BOM that is cut", "\xEF\xBB", nothing},
+		{"a BOM with a byte missing", "\xEF\xBBdata: x\n\ndata: y\n\n", plain("y")},
+		{"a BOM in UTF-16", "\xFE\xFFdata: x\n\ndata: y\n\n", plain("y")},
+
+		{"UTF-8", "event: é\nid: €\ndata: \U0001F600 a\ndata: é\n\n", withID("€", event("é", "\U0001F600 a\né", "€"))},
+		{"not UTF-8", "event: \xE9\nid: \xE2\x82\ndata: \xF0\x9F\x98 \xFF\xFF\n\n", withID("\uFFFD", event("\uFFFD", "\uFFFD \uFFFD\uFFFD", "\uFFFD"))},
+		{"a sequence that a line end cuts", "data: \xE2\x82\ndata: \xAC\n\n", plain("\uFFFD\n\uFFFD")},
+		{"not UTF-8 only in a line that is followed by others", "data: a\ndata: \xFF\ndata: b\n\ndata: c\n\n", plain("a\n\uFFFD\nb", "c")},
+		{"not UTF-8 in a line that is none of ours", "dat\xFF: a\n: \xFF\ndata: c\n\n", plain("c")},
+		{"an ID that is not UTF-8 and then one that is", "id: \xFF\ndata: a\n\nid: b\ndata: b\n\n", withID("b", message("a", "\uFFFD"), message("b", "b"))},
+
+		{"cut in a line of data", "data: a\n\ndata: b", truncated("a")},
+		{"cut after a line of data", "data: a\n\ndata: b\n", truncated("a")},
+		{"cut after a CR", "data: a\n\ndata: b\r", truncated("a")},
+		{"cut after lines that are not data", "data: b\nid: 1\n", truncated()},
+		{"cut in data without a colon", "data", truncated()},
+		{"cut in an empty line of data", "data:", truncated()},
+		{"cut before it is data", "dat", nothing},
+		{"cut in a name that only begins like data", "datax: x", nothing},
+		{"cut in a comment", "data: a\n\n: data: b", plain("a")},
+		{"cut in another field", "event: a\nid: 1\nretry: 5\n", decoding{End: io.EOF, Retry: 5 * time.Millisecond, HasRetry: true}},
+	}
+	for _, bad := range []string{"", " ", "x", "1x", "x1", "-1", "+1", "1.5", " 1", "1 ", "1e3", "0x1", "1_000", "\uFF11", "१", "1\x00", "1:", "1/"} {
+		tests = append(tests, test{"retry with the bad value " + bad, "retry: 42\nretry: " + bad + "\n", retry(42 * time.Millisecond)})
+	}
 	// Sizes at which the buffer changes, and lines that cross them.
 	for _, size := range []int{eventsource.SmallBuffer, eventsource.BurstBuffer, eventsource.BusyBuffer, 4 * eventsource.BusyBuffer} {
 		for _, off := range []int{-9, -8, -7, -6, -1, 0, 1, 2} {
 			text := strings.Repeat("0123456789abcdef", size/16+1)[:size+off]
-			add(fmt.Sprintf("%d bytes of data", len(text)), "data: "+text+"\n\n", decoding{Events: plainEvents(text), End: io.EOF})
+			tests = append(tests, test{fmt.Sprintf("%d bytes of data", len(text)), "data: " + text + "\n\n", plain(text)})
 		}
 		half := strings.Repeat("h", size/2)
-		add(fmt.Sprintf("%d bytes of data in two lines, with a type and an ID between", size),
-			"data: "+half+"\nevent: "+half+"\nid: "+half+"\ndata: "+half+"\n\n",
-			decoding{Events: one(event(half, half+"\n"+half, half)), End: io.EOF, LastEventID: half})
+		tests = append(tests, test{
+			fmt.Sprintf("%d bytes of data in two lines, with a type and an ID between", size),
+			"data: " + half + "\nevent: " + half + "\nid: " + half + "\ndata: " + half + "\n\n",
+			withID(half, event(half, half+"\n"+half, half)),
+		})
 	}
 
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Log(tt.where)
-			checkDecoding(t, tt.input, tt.id, tt.want)
+			for _, m := range decodingMethods {
+				for name, r := range decodingReaders(tt.input) {
+					if diff := cmp.Diff(tt.want, decodeWith(m, eventsource.NewDecoder(r)), sameErrors); diff != "" {
+						t.Fatalf("%q by %s, %s (-want +got):\n%s", abbreviate(tt.input), m.name, name, diff)
+					}
+				}
+			}
 			// The table must not be wrong in the way that the decoder is.
-			want := reference.Decode([]byte(tt.input), tt.id)
+			want := reference.Decode([]byte(tt.input), "")
 			if diff := cmp.Diff(tt.want, fromReference(want), sameErrors); diff != "" {
 				t.Errorf("the table and the reference differ (-table +reference):\n%s", diff)
 			}
@@ -445,27 +409,16 @@ func TestHooks(t *testing.T) {
 		{"an ID that is cut off", "", "id: 1\ndata: x\n", nil},
 	}
 	for _, tt := range tests {
-		for _, raw := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, raw: %v", tt.name, raw), func(t *testing.T) {
+		for i, m := range decodingMethods[:2] {
+			t.Run(tt.name+" by "+m.name, func(t *testing.T) {
 				var got []string
 				note := func(format string, a ...any) { got = append(got, fmt.Sprintf(format, a...)) }
 				d := eventsource.NewHookedDecoder(strings.NewReader(tt.input), tt.id,
 					func(text string) { note("comment %s", text) },
 					func(d time.Duration) { note("retry %v", d) },
 					func(id string) { note("commit %s", id) })
-				for {
-					if raw {
-						event, err := d.NextRaw()
-						if err != nil {
-							break
-						}
-						note("event %s %s", event.Data, event.LastEventID)
-						continue
-					}
-					event, err := d.Next()
-					if err != nil {
-						break
-					}
+				next := []func() (eventsource.Event, error){d.Next, nextRaw(d)}[i]
+				for event, err := next(); err == nil; event, err = next() {
 					note("event %s %s", event.Data, event.LastEventID)
 				}
 				if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -476,40 +429,28 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// TestIDString holds that the hook, the event and LastEventID have one string.
-func TestIDString(t *testing.T) {
-	for _, data := range []string{"x", strings.Repeat("x", 2*eventsource.MaxShared)} {
-		var committed string
-		d := eventsource.NewHookedDecoder(strings.NewReader("id: abc\ndata: "+data+"\n\n"), "", nil, nil, func(id string) { committed = id })
-		event, err := d.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if committed != "abc" || unsafe.StringData(committed) != unsafe.StringData(event.LastEventID) ||
-			unsafe.StringData(committed) != unsafe.StringData(d.LastEventID()) {
-			t.Errorf("with %d bytes of data the ID is not one string", len(data))
-		}
-	}
-}
-
 // TestStringsAreShared holds that a type and an ID are not made anew while they stay
-// the same.
+// the same, and that the hook, the event and LastEventID have one string.
 func TestStringsAreShared(t *testing.T) {
-	var events []eventsource.Event
-	const block = "event: tick\nid: 7\ndata: x\n\n"
-	for event, err := range eventsource.NewDecoder(strings.NewReader(block + "data: y\n\n" + block)).Events() {
-		if err != nil {
-			t.Fatal(err)
+	for _, data := range []string{"x", strings.Repeat("x", 2*eventsource.MaxShared)} {
+		block := "event: tick\nid: 7\ndata: " + data + "\n\n"
+		var ids, types []string
+		d := eventsource.NewHookedDecoder(strings.NewReader(block+"data: y\n\n"+block), "", nil, nil, func(id string) { ids = append(ids, id) })
+		for event := range d.Events() {
+			ids = append(ids, event.LastEventID, d.LastEventID())
+			if event.Type != "message" {
+				types = append(types, event.Type)
+			}
 		}
-		events = append(events, event)
-	}
-	first, last := events[0], events[2]
-	if unsafe.StringData(first.Type) != unsafe.StringData(last.Type) {
-		t.Error("a type that is the same was made anew")
-	}
-	for _, event := range events[1:] {
-		if unsafe.StringData(first.LastEventID) != unsafe.StringData(event.LastEventID) {
-			t.Error("an ID that is the same was made anew")
+		if len(ids) != 7 || len(types) != 2 {
+			t.Fatalf("IDs %q, types %q", ids, types)
+		}
+		for _, list := range [][]string{ids, types} {
+			for i := range list {
+				if unsafe.StringData(list[i]) != unsafe.StringData(list[0]) {
+					t.Errorf("with %d bytes of data: string %d of %q was made anew", len(data), i, list)
+				}
+			}
 		}
 	}
 }
@@ -550,49 +491,31 @@ func heapInUse() int {
 	return int(stats.HeapAlloc)
 }
 
-// TestEventsContinues holds that leaving the loop loses nothing.
-func TestEventsContinues(t *testing.T) {
-	d := eventsource.NewDecoder(strings.NewReader("data: a\n\ndata: b\n\ndata: c\n\ndata: d\n\n"))
-	var got []string
-	for event := range d.Events() {
-		got = append(got, event.Data)
-		break
-	}
-	if event, err := d.Next(); err == nil {
-		got = append(got, event.Data)
-	}
-	for event, err := range d.Events() {
-		got = append(got, fmt.Sprint(event.Data, err))
-	}
-	if diff := cmp.Diff([]string{"a", "b", "c<nil>", "d<nil>"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// TestEventsYieldsAnErrorOnce holds the end of the iterator.
-func TestEventsYieldsAnErrorOnce(t *testing.T) {
-	tests := []struct {
-		name string
-		end  error
-		want []error
-	}{
-		{"io.EOF", io.EOF, []error{nil}},
-		{"another error", io.ErrClosedPipe, []error{nil, io.ErrClosedPipe}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			d := eventsource.NewDecoder(io.MultiReader(strings.NewReader("data: a\n\n"), iotest.ErrReader(tt.end)))
-			var got []error
-			for event, err := range d.Events() {
-				got = append(got, err)
-				if err != nil && event != (eventsource.Event{}) {
-					t.Errorf("with the error comes %v", event)
-				}
+// TestEvents holds that leaving the loop loses nothing, and how the loop ends:
+// silently at the end of the input, with any other error once.
+func TestEvents(t *testing.T) {
+	for _, end := range []error{io.EOF, io.ErrClosedPipe} {
+		d := eventsource.NewDecoder(io.MultiReader(strings.NewReader("data: a\n\ndata: b\n\ndata: c\n\ndata: d\n\n"), iotest.ErrReader(end)))
+		var got []string
+		note := func(event eventsource.Event, err error) { got = append(got, fmt.Sprintf("%s %v", event.Data, err)) }
+		for event, err := range d.Events() {
+			note(event, err)
+			break
+		}
+		note(d.Next())
+		for event, err := range d.Events() {
+			note(event, err)
+			if err != nil && event != (eventsource.Event{}) {
+				t.Errorf("with the error comes %v", event)
 			}
-			if diff := cmp.Diff(tt.want, got, sameErrors); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
+		}
+		want := []string{"a <nil>", "b <nil>", "c <nil>", "d <nil>"}
+		if end != io.EOF {
+			want = append(want, fmt.Sprintf(" %v", end))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("at %v (-want +got):\n%s", end, diff)
+		}
 	}
 }
 
@@ -622,9 +545,9 @@ func TestReaderErrors(t *testing.T) {
 				t.Run(fmt.Sprintf("%s by %s, with the last bytes: %v", tt.name, m.name, withLast), func(t *testing.T) {
 					r := chunk.NewReader(chunk.Every([]byte(tt.input), 5))
 					r.End, r.EndWithLast = tt.err, withLast
-					reads, ended := 0, false
+					ended := false
 					d := eventsource.NewDecoder(readerFunc(func(p []byte) (int, error) {
-						if reads++; ended {
+						if ended {
 							t.Error("a read after the error")
 						}
 						n, err := r.Read(p)
@@ -638,10 +561,6 @@ func TestReaderErrors(t *testing.T) {
 							t.Errorf("error %v, want %v; events (-want +got):\n%s", err, end, diff)
 						}
 						want = nil
-					}
-					before := reads
-					if _, err := d.Next(); err != end || reads != before {
-						t.Errorf("another call gives %v, after %d more reads", err, reads-before)
 					}
 				})
 			}
@@ -662,20 +581,30 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // TestReset holds what a new connection takes over: the limit and the ID that it is
 // given, and nothing else.
 func TestReset(t *testing.T) {
-	const second = "data: y\n\n"
-	tests := []struct {
-		name, first string
-		want        decoding
-	}{
-		{"after nothing", "", decoding{Events: []eventsource.Event{{Type: "message", Data: "y", LastEventID: "given"}}}},
-		{"after half a block", "event: a\nid: 1\nretry: 5\ndata: x\n", decoding{Events: []eventsource.Event{{Type: "message", Data: "y", LastEventID: "given"}}}},
-		{"after half a line", "data: x\n\nid: 5\n\nda", decoding{Events: []eventsource.Event{{Type: "message", Data: "y", LastEventID: "given"}}}},
-		{"after a line that is not UTF-8", "data: \xFF\n", decoding{Events: []eventsource.Event{{Type: "message", Data: "y", LastEventID: "given"}}}},
-		{"after a large event", "data: " + strings.Repeat("x", 100_000) + "\n", decoding{Events: []eventsource.Event{{Type: "message", Data: "y", LastEventID: "given"}}}},
+	const y = "data: y\n\n"
+	from := func(id string, data ...string) decoding {
+		want := decoding{End: io.EOF, LastEventID: id}
+		for _, s := range data {
+			want.Events = append(want.Events, eventsource.Event{Type: "message", Data: s, LastEventID: id})
+		}
+		return want
 	}
-	for _, tt := range tests {
+	for _, tt := range []struct {
+		name, first, second string
+		want                decoding
+	}{
+		{"after nothing", "", y, from("given", "y")},
+		{"after half a block", "event: a\nid: 1\nretry: 5\ndata: x\n", y, from("given", "y")},
+		{"after half a line", "data: x\n\nid: 5\n\nda", y, from("given", "y")},
+		{"after a line that is not UTF-8", "data: \xFF\n", y, from("given", "y")},
+		{"after a large event", "data: " + strings.Repeat("x", 100_000) + "\n", y, from("given", "y")},
+		{"a BOM is at the start again", "data: x\r", "\uFEFF" + y, from("given", "y")},
+		{"an LF is not the rest of a CRLF", "data: x\r\r", "\n\uFEFFdata: not at the start\n\n" + y, from("given", "y")},
+		{"the ID is replaced", "", "id: 1\n" + y, from("1", "y")},
+		{"the ID is reset", "", "id\n\n" + y, from("", "y")},
+		{"an empty input", "id: 1\n\n", "", from("given")},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.want.End, tt.want.LastEventID = io.EOF, "given"
 			for _, m := range decodingMethods {
 				for _, drain := range []bool{false, true} {
 					called := false
@@ -686,7 +615,10 @@ func TestReset(t *testing.T) {
 						_, _ = d.Next()
 					}
 					called = false
-					eventsource.ResetDecoder(d, strings.NewReader(second), "given")
+					eventsource.ResetDecoder(d, strings.NewReader(tt.second), "given")
+					if id := d.LastEventID(); id != "given" {
+						t.Errorf("the ID to start from is %q", id)
+					}
 					if diff := cmp.Diff(tt.want, decodeWith(m, d), sameErrors); diff != "" || called {
 						t.Errorf("%s, drained: %v, old hook called: %v (-want +got):\n%s", m.name, drain, called, diff)
 					}
@@ -695,20 +627,17 @@ func TestReset(t *testing.T) {
 		})
 	}
 
-	t.Run("the place in the stream", func(t *testing.T) {
-		d := eventsource.NewDecoder(strings.NewReader("data: x\r"))
-		_, _ = d.Next()
-		// A BOM is at the start again.
-		eventsource.ResetDecoder(d, strings.NewReader("\uFEFFdata: y\n\ndata: z\r\r"), "")
-		if event, err := d.Next(); err != nil || event != plainEvent("y") {
-			t.Errorf("after a BOM: %v, %v", event, err)
-		}
-		_, _ = d.Next()
-		// An LF is a line of its own, not the rest of a CRLF: so what looks like a
-		// BOM is not at the start.
-		eventsource.ResetDecoder(d, strings.NewReader("\n\uFEFFdata: y\n\ndata: z\n\n"), "")
-		if event, err := d.Next(); err != nil || event != plainEvent("z") {
-			t.Errorf("after an LF: %v, %v", event, err)
+	// Nor is a string made of each comment, as nobody wants it.
+	t.Run("the memory", func(t *testing.T) {
+		input := strings.Repeat(": ping\n", 1000) + "data: x\n\n"
+		r := strings.NewReader(input)
+		d := eventsource.NewDecoder(r)
+		if n := testing.AllocsPerRun(5, func() {
+			r.Reset(input)
+			eventsource.ResetDecoder(d, r, "")
+			_, _ = d.NextRaw()
+		}); n > 2 {
+			t.Errorf("another connection allocates %v times", n)
 		}
 	})
 
@@ -790,6 +719,10 @@ func TestMaxEventSize(t *testing.T) {
 					if !tt.tooLarge {
 						continue
 					}
+					var network net.Error
+					if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+						t.Fatalf("%v looks like a failure of the network", err)
+					}
 					if want := fmt.Sprintf("eventsource: event too large: the limit is %d bytes", tt.limit); err.Error() != want {
 						t.Fatalf("the error reads %q, want %q", err, want)
 					}
@@ -797,6 +730,38 @@ func TestMaxEventSize(t *testing.T) {
 						t.Fatalf("%s, %s: another call gives %v", m.name, name, again)
 					}
 				}
+			}
+		})
+	}
+}
+
+// TestMaxEventSizeOfAStream holds the same for a Client. The error is final, as the
+// server would send the same event again. No option is needed for a large event.
+func TestMaxEventSizeOfAStream(t *testing.T) {
+	for _, tt := range []struct {
+		limit, size int
+		tooLarge    bool
+	}{
+		{0, 5 << 20, false},
+		{4 << 20, 1_200_000, false},
+		{1 << 20, 1_200_000, true},
+		{512 << 10, 300_000, false},
+		{200_000, 300_000, true},
+		{-1, 1_200_000, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			event := Send("data: " + strings.Repeat("a", tt.size) + "\n\n")
+			srv := serve(t, []Step{event, End}, []Step{event, End})
+			s := play(t, srv, eventsource.Client{MaxEventSize: tt.limit, Policy: policy.Resilient})
+			if !tt.tooLarge {
+				if s.err != nil || len(s.events) != 2 || len(s.events[1].Data) != tt.size {
+					t.Errorf("limit %d: %d events and %v", tt.limit, len(s.events), s.err)
+				}
+				return
+			}
+			want := fmt.Sprintf("eventsource: event too large: the limit is %d bytes", tt.limit)
+			if !errors.Is(s.err, eventsource.ErrEventTooLarge) || s.err.Error() != want || len(srv.Requests()) != 1 || s.ends[0].Kind != policy.TooLarge {
+				t.Errorf("limit %d: %d requests, ended %v with %v", tt.limit, len(srv.Requests()), s.ends[0].Kind, s.err)
 			}
 		})
 	}

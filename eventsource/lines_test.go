@@ -3,15 +3,18 @@ package eventsource_test
 import (
 	"errors"
 	"io"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprise-sse/reprise/eventsource"
 	"github.com/reprise-sse/reprise/internal/chunk"
+	"github.com/reprise-sse/reprise/internal/loopback"
 )
 
 // TestEmptyReads holds that a reader may bring nothing for a while, but not for ever.
@@ -365,6 +368,28 @@ func (c *cyclic) Read(p []byte) (int, error) {
 	c.rest = c.rest[n:]
 	c.next++
 	return n, nil
+}
+
+// TestTimeGrowsWithSize measures what TestWorkIsLinear cannot count: twice the data
+// takes not much more than twice the time.
+func TestTimeGrowsWithSize(t *testing.T) {
+	times := map[int]time.Duration{}
+	for _, size := range []int{4 << 20, 8 << 20} {
+		input := "data: " + strings.Repeat("0123456789abcdef", size/16) + "\n\n"
+		best := time.Duration(math.MaxInt64)
+		for range 3 {
+			start := loopback.CPUTime()
+			event, err := eventsource.NewDecoder(&cyclic{rest: input, sizes: []int{1460}}).Next()
+			best = min(best, loopback.CPUTime()-start)
+			if err != nil || event.Data != input[6:len(input)-2] {
+				t.Fatalf("%d bytes: %d came, %v", size, len(event.Data), err)
+			}
+		}
+		times[size] = best
+	}
+	if small, large := times[4<<20], times[8<<20]; large > 3*small+10*time.Millisecond || large > time.Second {
+		t.Errorf("4 MiB take %v, 8 MiB take %v", small, large)
+	}
 }
 
 // TestLargeNamesAreNotCopiedAgain holds that a large ID or type costs nothing more once
