@@ -497,10 +497,10 @@ func TestDocumentsFinds(t *testing.T) {
 		"policies.md":          false,
 		"polices.md":           true,
 		"../README.md":         false,
-		"policies.md#words":    false,
-		"policies.md#werds":    true,
-		"#words":               false,
-		"#werds":               true,
+		"policies.md#presets":  false,
+		"policies.md#presents": true,
+		"#presets":             false,
+		"#presents":            true,
 	} {
 		if got := r.brokenLink("../docs/policies.md", link); (got != "") != broken {
 			t.Errorf("%s: %q, want broken: %v", link, got, broken)
