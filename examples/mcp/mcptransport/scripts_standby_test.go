@@ -195,6 +195,7 @@ func TestRefusalsThatAreNoAbsence(t *testing.T) {
 			}
 			n := len(s.of("standby"))
 			c.ping()
+			synctest.Wait()
 			if len(s.of("standby")) != n+1 {
 				t.Error("the stream was not opened again")
 			}
