@@ -42,7 +42,7 @@ func TestG1NeverResentAfterEarlyHints(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			srv, arrivals, _ := startRefusingServer(tt.refuse)
+			srv, arrivals := startRefusingServer(tt.refuse, nil)
 			t.Cleanup(srv.Close)
 			history, _ := attemptsOf(t, srv.Client(), resendable(t, "GET", srv.URL+"/feed"), func() int { return len(arrivals()) })
 			want := []perAttempt{{policy.Failed, 1}, {policy.Ended, 2}}
@@ -55,10 +55,10 @@ func TestG1NeverResentAfterEarlyHints(t *testing.T) {
 
 // A redirect that follows an informational response is none of net/http's resends.
 func TestRedirectAfterEarlyHints(t *testing.T) {
-	srv, arrivals, _ := startRefusingServer(func(_ *h2test.Conn, s *h2test.Stream) {
+	srv, arrivals := startRefusingServer(func(_ *h2test.Conn, s *h2test.Stream) {
 		s.Respond(http.StatusEarlyHints, earlyHints, false)
 		s.Respond(http.StatusFound, http.Header{"Location": {"/there"}}, true)
-	})
+	}, nil)
 	t.Cleanup(srv.Close)
 	history, _ := attemptsOf(t, srv.Client(), resendable(t, "GET", srv.URL+"/feed"), func() int { return len(arrivals()) })
 	if diff := cmp.Diff([]perAttempt{{policy.Ended, 2}}, history); diff != "" {

@@ -342,9 +342,8 @@ func TestG1NeverResentRace(t *testing.T) {
 
 // An HTTP/2 server that refuses the first stream asked for, in one way or another.
 //
-// A stream for /busy is left to the test.
-func startRefusingServer(refuse func(c *h2test.Conn, s *h2test.Stream)) (srv *h2test.Server, arrivals func() []int, busy <-chan *h2test.Stream) {
-	others := make(chan *h2test.Stream, 1)
+// With a busy channel it opens one before, and leaves that to the test.
+func startRefusingServer(refuse func(c *h2test.Conn, s *h2test.Stream), busy chan<- *h2test.Stream) (srv *h2test.Server, arrivals func() []int) {
 	var mu sync.Mutex
 	var on []int // the connection of each request
 	srv = h2test.Start(func(c *h2test.Conn) {
@@ -353,12 +352,14 @@ func startRefusingServer(refuse func(c *h2test.Conn, s *h2test.Stream)) (srv *h2
 			if err != nil {
 				return
 			}
-			if s.Path == "/busy" {
-				s.Respond(200, http.Header{"Content-Type": {"text/event-stream"}}, false)
-				others <- s
+			mu.Lock()
+			if busy != nil {
+				s.Respond(200, eventStreamHeader, false)
+				busy <- s
+				busy = nil
+				mu.Unlock()
 				continue
 			}
-			mu.Lock()
 			on = append(on, c.Number)
 			n := len(on)
 			mu.Unlock()
@@ -366,7 +367,7 @@ func startRefusingServer(refuse func(c *h2test.Conn, s *h2test.Stream)) (srv *h2
 				refuse(c, s)
 				continue
 			}
-			s.Respond(200, http.Header{"Content-Type": {"text/event-stream"}}, false)
+			s.Respond(200, eventStreamHeader, false)
 			s.Data("data: m\n\n", true)
 		}
 	})
@@ -374,7 +375,7 @@ func startRefusingServer(refuse func(c *h2test.Conn, s *h2test.Stream)) (srv *h2
 		mu.Lock()
 		defer mu.Unlock()
 		return append([]int(nil), on...)
-	}, others
+	}
 }
 
 // The same over HTTP/2, where net/http resends after REFUSED_STREAM and after a
@@ -389,7 +390,7 @@ func TestG1NeverResentOverHTTP2(t *testing.T) {
 		{"GOAWAY", func(c *h2test.Conn, s *h2test.Stream) { c.GoAway(max(s.ID, 2)-2, h2test.NoError) }, []int{1, 2}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			plain, arrivals, _ := startRefusingServer(tt.refuse)
+			plain, arrivals := startRefusingServer(tt.refuse, nil)
 			t.Cleanup(plain.Close)
 			resp, err := plain.Client().Do(resendable(t, "GET", plain.URL+"/feed"))
 			if err != nil {
@@ -400,10 +401,11 @@ func TestG1NeverResentOverHTTP2(t *testing.T) {
 				t.Errorf("a plain client's request arrives %d times; this test shows nothing", n)
 			}
 
-			srv, arrivals, others := startRefusingServer(tt.refuse)
+			others := make(chan *h2test.Stream, 1)
+			srv, arrivals := startRefusingServer(tt.refuse, others)
 			t.Cleanup(srv.Close)
 			// Somebody else's stream on the same connection.
-			busy, err := srv.Client().Do(resendable(t, "GET", srv.URL+"/busy"))
+			busy, err := srv.Client().Do(resendable(t, "GET", srv.URL))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,13 +17,16 @@ import (
 // goroutine; each that writes sends its frames at once, or returns the error of
 // the connection.
 type Conn struct {
-	// Number counts the server's connections; it is 1 for the first.
+	// Number counts the server's connections that a request has come on; it is 1
+	// for the first. net/http dials more often than it has to. It is set when
+	// Accept has returned a request.
 	Number int
 
-	raw  net.Conn
-	tls  *tls.Conn
-	done chan struct{}
-	once sync.Once
+	server *Server
+	raw    net.Conn
+	tls    *tls.Conn
+	done   chan struct{}
+	once   sync.Once
 
 	writing sync.Mutex // held while frames are written that belong together
 
@@ -34,27 +36,21 @@ type Conn struct {
 	accepted chan struct{} // holds a token while pending may be not empty
 }
 
-// A Stream is a request and the stream that it came on.
+// A Stream is what a request came on.
 type Stream struct {
-	ID     uint32
-	Method string
-	Path   string      // with the query
-	Header http.Header // without pseudo-header fields
+	ID uint32
 
 	conn  *Conn
-	ended chan struct{} // closed at the end of the request
 	reset chan struct{} // closed by the client's RST_STREAM
-
-	body []byte // guarded by conn.mu until ended is closed
-	code Code   // guarded by conn.mu until reset is closed
+	code  Code          // guarded by conn.mu until reset is closed
 }
 
 // ErrDropped is the error of what needs a connection after it has gone.
 var ErrDropped = errors.New("h2test: the connection is gone")
 
-func newConn(raw net.Conn, t *tls.Conn) *Conn {
+func newConn(server *Server, raw net.Conn, t *tls.Conn) *Conn {
 	return &Conn{
-		raw: raw, tls: t,
+		server: server, raw: raw, tls: t,
 		done:     make(chan struct{}),
 		streams:  make(map[uint32]*Stream),
 		accepted: make(chan struct{}, 1),
@@ -83,8 +79,8 @@ func (c *Conn) Reset() {
 	c.Close()
 }
 
-// Accept waits for the next request. It returns as soon as the header is there;
-// see [Stream.Body]. After the end of the connection it returns ErrDropped.
+// Accept waits for the next request, which need not be complete. After the end of
+// the connection it returns ErrDropped.
 func (c *Conn) Accept() (*Stream, error) {
 	for {
 		c.mu.Lock()
@@ -118,13 +114,13 @@ func (c *Conn) GoAway(last uint32, code Code) error {
 // Respond sends a response's header (RFC 9113 §8.3.2), and nothing but what it is
 // given. With end it is the whole response.
 func (s *Stream) Respond(status int, header http.Header, end bool) error {
-	fields := []Field{{":status", strconv.Itoa(status)}}
+	block := appendField(nil, ":status", strconv.Itoa(status))
 	for name, values := range header {
 		for _, v := range values {
-			fields = append(fields, Field{strings.ToLower(name), v})
+			block = appendField(block, strings.ToLower(name), v)
 		}
 	}
-	f := frame{kind: frameHeaders, flags: flagEndHeaders, stream: s.ID, payload: encode(fields)}
+	f := frame{kind: frameHeaders, flags: flagEndHeaders, stream: s.ID, payload: block}
 	if end {
 		f.flags |= flagEndStream
 	}
@@ -154,24 +150,6 @@ func (s *Stream) Reset(code Code) error {
 	})
 }
 
-// Body waits for the end of the request and returns its body. It fails if the
-// client resets the stream before, or the connection drops.
-func (s *Stream) Body() ([]byte, error) {
-	select {
-	case <-s.ended:
-	case <-s.reset:
-	case <-s.conn.done:
-	}
-	// More than one may have happened; what came first on the wire counts.
-	switch {
-	case closed(s.ended):
-		return s.body, nil
-	case closed(s.reset):
-		return nil, fmt.Errorf("h2test: the client reset the stream, code %d", s.code)
-	}
-	return nil, ErrDropped
-}
-
 // Left waits until the client has reset the stream, as it does when a request is
 // cancelled, and returns its code; ErrDropped if the connection drops.
 func (s *Stream) Left() (Code, error) {
@@ -179,6 +157,7 @@ func (s *Stream) Left() (Code, error) {
 	case <-s.reset:
 	case <-s.conn.done:
 	}
+	// Both may have happened; what came first on the wire counts.
 	if closed(s.reset) {
 		return s.code, nil
 	}
@@ -213,7 +192,6 @@ func (c *Conn) handshake() error {
 // something malformed, which ends it.
 func (c *Conn) read() {
 	defer c.Close()
-	headers := newDecoder()
 	for {
 		f, err := readFrame(c.tls)
 		if err != nil {
@@ -229,9 +207,7 @@ func (c *Conn) read() {
 				err = c.write(frame{kind: framePing, flags: flagAck, payload: f.payload})
 			}
 		case frameHeaders:
-			err = c.readHeaders(f, headers)
-		case frameData:
-			err = c.readData(f)
+			c.readHeaders(f)
 		case frameResetStream:
 			err = c.readReset(f)
 		}
@@ -241,52 +217,21 @@ func (c *Conn) read() {
 	}
 }
 
-func (c *Conn) readHeaders(f frame, headers *decoder) error {
-	block, err := f.content()
-	if err != nil {
-		return err
-	}
-	// RFC 9113 §6.10: nothing else comes between the parts of a header.
-	for last := f; !last.has(flagEndHeaders); {
-		if last, err = readFrame(c.tls); err != nil {
-			return err
-		}
-		if last.kind != frameContinuation || last.stream != f.stream {
-			return errFrame
-		}
-		block = append(block, last.payload...)
-	}
-	fields, err := headers.decode(block)
-	if err != nil {
-		return err
-	}
+// readHeaders takes in a request, or the trailer of one. What the header says, and
+// the CONTINUATION frames that it may go on in, nobody looks at.
+func (c *Conn) readHeaders(f frame) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, trailer := c.streams[f.stream]
-	if !trailer {
-		s = &Stream{
-			ID: f.stream, Header: make(http.Header),
-			conn: c, ended: make(chan struct{}), reset: make(chan struct{}),
-		}
-		c.streams[f.stream] = s
-		for _, field := range fields {
-			switch field.Name {
-			case ":method":
-				s.Method = field.Value
-			case ":path":
-				s.Path = field.Value
-			case ":scheme", ":authority":
-			default:
-				s.Header.Add(field.Name, field.Value)
-			}
-		}
-		c.pending = append(c.pending, s)
-		c.wakeAccept()
+	if c.streams[f.stream] != nil {
+		return
 	}
-	if f.has(flagEndStream) && !closed(s.ended) {
-		close(s.ended)
+	if len(c.streams) == 0 {
+		c.Number = int(c.server.used.Add(1))
 	}
-	return nil
+	s := &Stream{ID: f.stream, conn: c, reset: make(chan struct{})}
+	c.streams[f.stream] = s
+	c.pending = append(c.pending, s)
+	c.wakeAccept()
 }
 
 // wakeAccept lets one call of Accept look at pending.
@@ -295,33 +240,6 @@ func (c *Conn) wakeAccept() {
 	case c.accepted <- struct{}{}:
 	default: // there is a token
 	}
-}
-
-func (c *Conn) readData(f frame) error {
-	data, err := f.content()
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	s := c.streams[f.stream]
-	if s == nil || closed(s.ended) {
-		c.mu.Unlock()
-		return errFrame
-	}
-	s.body = append(s.body, data...)
-	if f.has(flagEndStream) {
-		close(s.ended)
-	}
-	c.mu.Unlock()
-	if len(f.payload) == 0 {
-		return nil // RFC 9113 §6.9: an increment of 0 is an error
-	}
-	// §6.9.1: what has been read may be sent again, on the stream and in all.
-	more := binary.BigEndian.AppendUint32(nil, uint32(len(f.payload)))
-	return c.write(
-		frame{kind: frameWindowUpdate, stream: f.stream, payload: more},
-		frame{kind: frameWindowUpdate, payload: more},
-	)
 }
 
 func (c *Conn) readReset(f frame) error {

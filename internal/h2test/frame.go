@@ -12,20 +12,16 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // Types, flags and settings of RFC 9113 §6.
 const (
-	frameData         = 0x0
-	frameHeaders      = 0x1
-	frameResetStream  = 0x3
-	frameSettings     = 0x4
-	framePing         = 0x6
-	frameGoAway       = 0x7
-	frameWindowUpdate = 0x8
-	frameContinuation = 0x9
+	frameData        = 0x0
+	frameHeaders     = 0x1
+	frameResetStream = 0x3
+	frameSettings    = 0x4
+	framePing        = 0x6
+	frameGoAway      = 0x7
 
 	flagEndStream  = 0x1 // HEADERS, DATA
 	flagAck        = 0x1 // SETTINGS, PING
 	flagEndHeaders = 0x4
-	flagPadded     = 0x8
-	flagPriority   = 0x20
 )
 
 // maxFrame is the largest payload that each side may send unasked.
@@ -82,24 +78,26 @@ func readFrame(r io.Reader) (frame, error) {
 	return f, err
 }
 
-// content returns the payload of a HEADERS or DATA frame without its padding and
-// its priority.
-func (f frame) content() ([]byte, error) {
-	p, padding := f.payload, 0
-	if f.has(flagPadded) {
-		if len(p) == 0 {
-			return nil, errFrame
-		}
-		p, padding = p[1:], int(p[0])
+// appendField appends a field of a header block in the simplest representation, a
+// literal that is not indexed (RFC 7541 §6.2.2), without Huffman coding.
+func appendField(p []byte, name, value string) []byte {
+	p = append(p, 0)
+	for _, s := range [...]string{name, value} {
+		p = appendLength(p, len(s))
+		p = append(p, s...)
 	}
-	if f.kind == frameHeaders && f.has(flagPriority) {
-		if len(p) < 5 {
-			return nil, errFrame
-		}
-		p = p[5:]
+	return p
+}
+
+// appendLength appends an integer whose first byte has 7 bits for it (§5.1).
+func appendLength(p []byte, n int) []byte {
+	const limit = 1<<7 - 1
+	if n < limit {
+		return append(p, byte(n))
 	}
-	if padding > len(p) {
-		return nil, errFrame
+	p = append(p, limit)
+	for n -= limit; n >= 0x80; n >>= 7 {
+		p = append(p, byte(n)|0x80)
 	}
-	return p[:len(p)-padding], nil
+	return append(p, byte(n))
 }
