@@ -2,8 +2,8 @@ package clock
 
 import "time"
 
-// A Clock tells the time and sets timers. It is all the time that an event
-// stream knows, apart from its context's deadline.
+// A Clock tells the time and sets timers. An event stream takes all times from it,
+// except for its context's deadline and dates in Retry-After headers.
 //
 // Implementations must be safe for use from several goroutines, and the times
 // that Now returns must never go backwards. Most programs never need one: the

@@ -12,8 +12,8 @@ import (
 // A Fake is a [Clock] for tests. Its time stands still until [Fake.Advance]
 // moves it, and the timers that fall due on the way fire inside that call.
 //
-// A test takes three steps, as often as it needs: [Fake.Wait] until the program
-// under test has set its timer, look at [Fake.Next] to see how far off it is,
+// A test repeats three steps: it calls [Fake.Wait] until the program under test has
+// set its timer, looks at [Fake.Next] to see how far off the timer is, and calls
 // Advance to fire it. Without the first step the time may move before the timer
 // exists, and the timer is then late by that much.
 //
@@ -34,13 +34,13 @@ type Fake struct {
 var _ Clock = (*Fake)(nil)
 
 // NewFake returns a Fake whose time is start. The zero Time stands for midnight
-// UTC on 1 January 2000, where a testing/synctest bubble starts too: many
-// programs, this module among them, give the zero Time a meaning of its own.
+// UTC on 1 January 2000, where a testing/synctest bubble starts too, because many
+// programs, including this module, give the zero Time a special meaning.
 func NewFake(start time.Time) *Fake {
 	if start.IsZero() {
 		start = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 	}
-	return &Fake{now: start.Round(0)} // without the monotonic reading, which stands for real time
+	return &Fake{now: start.Round(0)} // without the monotonic reading, which is real time
 }
 
 // Now returns the time that the clock has been moved to. While a timer's
@@ -130,8 +130,7 @@ func (f *Fake) Next() (d time.Duration, ok bool) {
 // are already or if n is not positive. If ctx is done before that, it returns
 // context.Cause(ctx).
 //
-// It goes by the timers that are pending when it looks: one that was set and
-// stopped again in between does not count.
+// A timer that was set and stopped again before Wait looked does not count.
 func (f *Fake) Wait(ctx context.Context, n int) error {
 	for {
 		f.mu.Lock()
@@ -153,8 +152,8 @@ func (f *Fake) Wait(ctx context.Context, n int) error {
 	}
 }
 
-// A fakeTimer is a timer of a Fake. Its clock's mu guards deadline, and whether
-// it is pending is whether it is in the clock's list.
+// A fakeTimer is a timer of a Fake. Its clock's mu guards deadline. The timer is
+// pending if it is in the clock's list.
 type fakeTimer struct {
 	clock    *Fake
 	fn       func()
@@ -194,8 +193,8 @@ func (f *Fake) remove(t *fakeTimer) bool {
 	return true
 }
 
-// add puts t on the list, behind those with the same deadline, and wakes who
-// waits for it. mu is held.
+// add puts t on the list, behind those with the same deadline, and wakes the callers
+// of Wait. mu is held.
 func (f *Fake) add(t *fakeTimer) {
 	i := sort.Search(len(f.pending), func(i int) bool { return f.pending[i].deadline.After(t.deadline) })
 	f.pending = slices.Insert(f.pending, i, t)

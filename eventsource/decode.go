@@ -11,77 +11,76 @@ import (
 )
 
 // This file turns lines into events: what each field does, and what a blank line
-// does (HTML §9.2.6). lines.go finds the lines in what is read and holds the memory;
+// does (HTML §9.2.6). lines.go finds the lines in the input and holds the memory;
 // utf8.go replaces what is not UTF-8.
 
 const (
 	// defaultMaxEventSize is the limit of a decoder that was given none.
 	defaultMaxEventSize = 64 << 20
 
-	// freeNames is how many bytes of the type and of IDs come free. What they have
-	// beyond that counts, so that a server cannot use them to have more memory than
-	// the limit.
+	// freeNames is how many bytes the type and the IDs may have without counting
+	// toward the limit on an event. Bytes beyond that count, so that a server cannot
+	// exceed the limit with long types and IDs.
 	freeNames = 4 << 10
 
-	// bigName is the size up to which a type or an ID is not worth counting, for
-	// all of them together stay within freeNames.
+	// bigName is the size up to which a type or an ID need not be counted: a type and
+	// all IDs of that size together stay within freeNames.
 	bigName = 512
 
-	// maxShared is the largest memory that an ID or a type may share with the data
-	// of an event: whoever keeps the one keeps the other.
+	// maxShared is the size of the largest block of memory that an ID or a type may
+	// share with the data of an event. Whoever keeps one of them keeps them all.
 	maxShared = 256
 )
 
-// A Decoder reads the events of one event stream, as HTML §9.2.5 and §9.2.6 have it.
-// It neither connects nor reconnects: use a [Client] for a stream that is to outlive
-// its connections, and a Decoder for any other input: a response in hand, a pipe, a
-// file.
+// A Decoder reads the events of one event stream by the rules of HTML §9.2.5 and
+// §9.2.6. It neither connects nor reconnects. Use a [Client] for a stream that should
+// outlive its connections, and a Decoder for any other input: a response in hand, a
+// pipe, a file.
 //
 // An event is returned as soon as the line end that completes it has been read; the
 // decoder waits neither for the LF of a CRLF nor for a buffer to fill. But it reads
-// ahead, so what it leaves of its reader when it is given up is unspecified.
+// ahead, so how much of its reader it has read when you stop using it is unspecified.
 //
-// A decoder that waits for a silent server holds about 1 KiB, also after a large
+// A decoder that waits for a silent server holds about 1 KiB, even after a large
 // event.
 //
 // Make one with [NewDecoder]. It is not safe for use from several goroutines.
 type Decoder struct {
 	lines lineReader
 	hooks hooks
-	err   error // the first error, returned for ever
+	err   error // the first error, which all later calls return
 
-	// limit is as it was set: 0 for the default, negative for none. lines.most is
-	// what is left of it for data when the type and the IDs are big.
+	// limit is the limit as it was set: 0 for the default, negative for none.
+	// lines.most is what a big type and big IDs leave of it for the data.
 	limit    int
 	started  bool // the first read has been tried
-	bigNames bool // the type or an ID takes from the limit
+	bigNames bool // the type or an ID counts toward the limit
 
-	// The block: what the lines since the last blank one add up to. Its data is
-	// what lines keeps.
+	// The block: the lines since the last blank one. Its data is what lines keeps.
 	hasData  bool  // there was a data line, perhaps an empty one
-	nonASCII bool  // the data is not only ASCII, and may be ill-formed
-	hasID    bool  // there was an id line that counts
-	views    bool  // there are views in the values below, to be copied before the buffer changes
+	nonASCII bool  // the data is not all ASCII, and may be ill-formed
+	hasID    bool  // there was a valid id line
+	views    bool  // some values below are views, to be copied before the buffer changes
 	typ      value // the event type buffer
 	id       value // the last event ID buffer, if hasID
 
-	// The last event ID string, in two forms: the text is made on demand.
+	// The last event ID string, in two forms. The text is made on demand.
 	lastID      value
 	lastIDText  string
 	lastIDStale bool // lastIDText has not been compared with lastID yet
 
 	typeText string // the last type of an event that had one
-	decoded  []byte // data that was ill-formed
+	decoded  []byte // data that was ill-formed, with replacements
 	message  [len(defaultType)]byte
 
 	retry    time.Duration
 	hasRetry bool
 }
 
-// defaultType is the type of an event whose block names none.
+// defaultType is the type of an event whose block does not name one.
 const defaultType = "message"
 
-// hooks are what a Stream wants to know besides events. Any may be nil.
+// hooks tell a Stream what it needs to know besides the events. Any may be nil.
 type hooks struct {
 	// comment is called with each comment line, after the colon and one space.
 	comment func(string)
@@ -89,9 +88,9 @@ type hooks struct {
 	// retry is called with the new reconnection time at each valid retry line.
 	retry func(time.Duration)
 
-	// commit is called when the last event ID has changed: at the blank line,
-	// before the event is returned, also if there is none because the block has no
-	// data. The event has the same string.
+	// commit is called at a blank line that has changed the last event ID, before
+	// the event is returned; a block without data commits its ID too. The event has
+	// the same string.
 	commit func(id string)
 }
 
@@ -102,9 +101,9 @@ func NewDecoder(r io.Reader) *Decoder {
 	return d
 }
 
-// reset starts a new connection: same limit and memory, everything else anew. The
-// last event ID is carried over: HTML §9.2.6 has the buffer of a new stream start
-// empty, but in every browser it starts from the ID in force.
+// reset starts a new connection. It keeps the limit and the memory, and resets
+// everything else. The last event ID carries over: by HTML §9.2.6 the buffer of a new
+// stream is empty, but in every browser it starts with the ID in force.
 func (d *Decoder) reset(r io.Reader, lastEventID string, h *hooks) {
 	*d = Decoder{
 		lines:      d.lines,
@@ -124,16 +123,16 @@ func (d *Decoder) reset(r io.Reader, lastEventID string, h *hooks) {
 }
 
 // SetMaxEventSize sets the limit on the size of an event to n bytes; 0 means 64 MiB,
-// negative means no limit. The line being read and the data that its block has so far
-// are held to it together; so is the data with U+FFFD in place of what is not UTF-8.
-// What the type and the IDs have beyond 4 KiB counts, too. Comments and unknown
-// fields are lines like any other.
+// a negative n means no limit. The limit applies to the line being read together with
+// the data that its block has so far, and to the data with U+FFFD in place of what is
+// not UTF-8. What the type and the IDs have beyond 4 KiB counts too. Comments and
+// unknown fields are lines like any other.
 //
-// At an event beyond the limit the error is an [ErrEventTooLarge]. The decoder holds
-// no more than the limit and a constant, save when data is ill-formed or a type or an
-// ID is about as large as the limit: then there is a copy.
+// An event beyond the limit is an [ErrEventTooLarge]. The decoder holds no more than
+// the limit and a constant, except for one copy of data that is ill-formed, or of a
+// type or an ID that is about as large as the limit.
 //
-// It panics if reading has begun.
+// SetMaxEventSize panics if reading has begun.
 func (d *Decoder) SetMaxEventSize(n int) {
 	if d.started {
 		panic(errorPrefix + "SetMaxEventSize called after the first read")
@@ -142,9 +141,9 @@ func (d *Decoder) SetMaxEventSize(n int) {
 	d.account()
 }
 
-// LastEventID returns the last event ID in force, which is that of the last whole
-// block to have one, whether or not it was an event (HTML §9.2.6); empty if there was
-// none, or if it was reset.
+// LastEventID returns the last event ID in force: that of the last complete block
+// with an ID, whether or not the block was an event (HTML §9.2.6). It is empty if
+// there was none, or if the server has reset it.
 func (d *Decoder) LastEventID() string {
 	if d.lastIDStale {
 		d.lastIDStale = false
@@ -156,13 +155,13 @@ func (d *Decoder) LastEventID() string {
 }
 
 // Retry returns the reconnection time that the input has set, and whether it has set
-// one. A retry field takes effect at once, whatever becomes of its block. A time too
-// long for a Duration is the longest Duration.
+// one. A retry field takes effect at once, whatever happens to its block. A time that
+// is too long for a Duration becomes the longest Duration.
 func (d *Decoder) Retry() (time.Duration, bool) { return d.retry, d.hasRetry }
 
 // Events returns an iterator over the events. It ends silently at the end of the
 // input; any other error of [Decoder.Next] is yielded once, last, with the zero
-// Event. Leaving the loop loses nothing: Next, or another range, goes on from there.
+// Event. Leaving the loop loses nothing: Next or another range goes on from there.
 func (d *Decoder) Events() iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
@@ -174,15 +173,15 @@ func (d *Decoder) Events() iter.Seq2[Event, error] {
 	}
 }
 
-// Next returns the next event. As a rule it allocates once: the type and the ID are
-// the strings of the event before while they are the same, and when they are new
-// they share the memory of the data, if it is not much.
+// Next returns the next event. It usually allocates once: a type and an ID that have
+// not changed are the strings of the previous event, and new ones share the memory of
+// the data if it is small.
 //
-// The error is io.EOF at the end of the input, or [ErrTruncated] if that is inside an
-// event; an [ErrEventTooLarge]; or the reader's own error, as it is. A reader that
-// has returned neither bytes nor an error 100 times in a row has failed with
-// io.ErrNoProgress. Events that were whole before the error come before it. From then
-// on the error is the same.
+// The error is io.EOF at the end of the input, or [ErrTruncated] if the input ends
+// inside an event; an [ErrEventTooLarge]; or the reader's own error, unchanged. If
+// the reader returns neither bytes nor an error 100 times in a row, the error is
+// io.ErrNoProgress. Events that were complete before the error are returned before
+// it. All later calls return the same error.
 func (d *Decoder) Next() (Event, error) {
 	data, typ, err := d.dispatch()
 	if err != nil {
@@ -192,8 +191,8 @@ func (d *Decoder) Next() (Event, error) {
 }
 
 // NextRaw is [Decoder.Next] without allocating: the parts of the event are views of
-// the decoder's memory, valid until the next call of any of Next, NextRaw and the
-// iterator of Events. Prefer Next unless a profile says otherwise.
+// the decoder's memory, valid until the next event is read with Next, NextRaw or
+// Events. Prefer Next unless a profile says otherwise.
 func (d *Decoder) NextRaw() (RawEvent, error) {
 	data, typ, err := d.dispatch()
 	if err != nil {
@@ -216,11 +215,11 @@ func (d *Decoder) dispatch() (data, typ []byte, err error) {
 		return nil, nil, d.err
 	}
 	l := &d.lines
-	start, from := l.start, l.searched // kept here, too: it takes time to read what was just written
+	start, from := l.start, l.searched // local copies: reading a field that was just written is slow
 	for {
 		end, next := start, start+1
 		if start < len(l.buf) && l.buf[start] == '\n' {
-			l.skipTo(next) // a blank line is not worth a call
+			l.skipTo(next) // a blank line, found without a call
 		} else if end = from + indexLF(l.buf[from:]); end < l.cr {
 			next = end + 1
 			l.skipTo(next)
@@ -250,8 +249,8 @@ func (d *Decoder) dispatch() (data, typ []byte, err error) {
 	}
 }
 
-// fail makes err the error of every call from now on, and lets go of the memory that
-// no call will need. It returns err.
+// fail makes err the error of every call from now on, and releases the memory that is
+// not needed any more. It returns err.
 func (d *Decoder) fail(err error) error {
 	d.err = err
 	d.typ.clear()
@@ -262,8 +261,8 @@ func (d *Decoder) fail(err error) error {
 	return err
 }
 
-// discard ends a block without data: HTML §9.2.6, dispatch, step 2. Its ID has taken
-// effect nevertheless.
+// discard ends a block without data (HTML §9.2.6, dispatch, step 2). The block's ID
+// has taken effect already.
 func (d *Decoder) discard() {
 	d.typ.clear()
 	if d.hooks.commit != nil {
@@ -274,13 +273,12 @@ func (d *Decoder) discard() {
 	}
 }
 
-// take takes the data and the type out of the block, so that a new one begins.
+// take takes the data and the type out of the block, and begins a new block.
 func (d *Decoder) take() (data, typ []byte, err error) {
 	l := &d.lines
 	data = l.kept()
 	if d.nonASCII && !utf8.Valid(data) {
-		// An LF ends any ill-formed sequence, so decoding the lines together is
-		// decoding each of them.
+		// An LF ends any ill-formed sequence, so the lines can be decoded together.
 		if decodedLen(data) > l.most {
 			return nil, nil, d.fail(d.tooLarge())
 		}
@@ -298,9 +296,10 @@ func (d *Decoder) take() (data, typ []byte, err error) {
 	return data, typ, nil
 }
 
-// field processes a line that is not blank and reports whether what it makes is
-// within the limit. The names of fields are compared as bytes: HTML §9.2.6 would have
-// the stream decoded first, which can neither make nor spoil an ASCII name.
+// field processes a line that is not blank. It reports whether the type or the ID that
+// the line sets is within the limit. Field names are compared as bytes: by HTML
+// §9.2.6 the stream is decoded first, but that can neither create nor change an ASCII
+// name.
 func (d *Decoder) field(start, end int) bool {
 	l := &d.lines
 	line := l.buf[start:end]
@@ -343,7 +342,8 @@ func (d *Decoder) field(start, end int) bool {
 	return true
 }
 
-// view makes buf[start:end] the type or the ID of the block, if that takes no thought.
+// view makes buf[start:end] the type or the ID of the block, if it is known to be
+// ASCII and is not big. It reports whether it has done so.
 func (d *Decoder) view(v *value, start, end int) bool {
 	if end > d.lines.nonASCII || end-start > bigName {
 		return false
@@ -353,8 +353,8 @@ func (d *Decoder) view(v *value, start, end int) bool {
 	return true
 }
 
-// set makes buf[start:end] the type or the ID of the block. It reports whether it is
-// within the limit.
+// set makes buf[start:end] the type or the ID of the block, whatever it holds. It
+// reports whether that is within the limit.
 func (d *Decoder) set(v *value, start, end int) bool {
 	l := &d.lines
 	if l.isASCII(start, end) {
@@ -386,7 +386,8 @@ func (d *Decoder) commit() {
 	d.id.clear()
 }
 
-// reportID tells the hook, which must not be nil, if the last event ID has changed.
+// reportID calls the commit hook, which must not be nil, if the last event ID has
+// changed.
 func (d *Decoder) reportID() {
 	before := d.lastIDText
 	if id := d.LastEventID(); id != before {
@@ -394,8 +395,8 @@ func (d *Decoder) reportID() {
 	}
 }
 
-// event makes strings of an event's parts; of the type and the ID only if they are
-// not those of the event before.
+// event makes strings of the parts of an event. It reuses those of the previous event
+// for a type and an ID that have not changed.
 func (d *Decoder) event(data, typ []byte) Event {
 	id := d.lastID.bytes(&d.lines)
 	newType := len(typ) > 0 && string(typ) != d.typeText
@@ -419,8 +420,8 @@ func (d *Decoder) event(data, typ []byte) Event {
 	return event
 }
 
-// rename renews typeText and lastIDText, if they are to be new, and returns data as a
-// string. All are in the same memory if that is little.
+// rename sets typeText and lastIDText, each if it is new, and returns data as a
+// string. Together they share one block of memory if they are small.
 func (d *Decoder) rename(data, typ, id []byte, newType, newID bool) (text string) {
 	if !newType {
 		typ = nil
@@ -446,7 +447,7 @@ func (d *Decoder) rename(data, typ, id []byte, newType, newID bool) (text string
 	return text
 }
 
-// fill reads until there may be a whole line, or tells why there is none to come.
+// fill reads until there may be a complete line, or returns why there will be none.
 func (d *Decoder) fill() error {
 	d.started = true
 	l := &d.lines
@@ -477,7 +478,7 @@ func (d *Decoder) inEvent() bool {
 	return d.hasData || valueIndex(d.lines.buf[d.lines.start:], "data") >= 0
 }
 
-// own copies the values that are views, before what they view changes.
+// own copies the values that are views, before the buffer changes.
 func (d *Decoder) own() {
 	if !d.views {
 		return
@@ -488,7 +489,7 @@ func (d *Decoder) own() {
 	}
 }
 
-// release lets go of memory that something unusual has left behind.
+// release releases the memory that unusually large values have left behind.
 func (d *Decoder) release() {
 	if cap(d.typ.own)|cap(d.id.own)|cap(d.lastID.own)|cap(d.decoded) <= maxShared {
 		return
@@ -510,8 +511,8 @@ func (d *Decoder) maxEventSize() int {
 	return d.limit
 }
 
-// account takes off the limit what the type and the IDs have beyond freeNames. The
-// last event ID counts twice, for its two forms.
+// account subtracts from the limit what the type and the IDs have beyond freeNames.
+// The last event ID counts twice, for its two forms.
 func (d *Decoder) account() {
 	excess := d.typ.len() + d.id.len() + 2*d.lastID.len() - freeNames
 	d.bigNames = excess > 0
@@ -524,13 +525,13 @@ func (d *Decoder) left() int {
 	return l.most - (l.keptEnd - l.keptStart)
 }
 
-// tooLarge returns the error for what is beyond the limit.
+// tooLarge returns the error for an event beyond the limit.
 func (d *Decoder) tooLarge() error {
 	return fmt.Errorf("%w: the limit is %d bytes", ErrEventTooLarge, d.maxEventSize())
 }
 
-// A value is that of a field: a view of the buffer of a lineReader, or a copy once
-// that is about to change. The zero value is empty.
+// A value is the value of a field: a view of the buffer of a lineReader, or a copy
+// once the buffer is about to change. The zero value is empty.
 type value struct {
 	start, end int
 	own        []byte
@@ -568,8 +569,8 @@ func (v *value) copy(l *lineReader) {
 	}
 }
 
-// release lets go of memory that is large for what v, which must not be a view of
-// anything, is by now.
+// release releases memory that is larger than v needs now. v must not be a view,
+// unless it is empty.
 func (v *value) release() {
 	if used := v.len(); cap(v.own) > maxShared && cap(v.own) > 2*used {
 		v.own = bytes.Clone(v.own[:used])
@@ -578,7 +579,7 @@ func (v *value) release() {
 
 // valueIndex returns the index of the value in the line if its field has the given
 // name, or -1 (HTML §9.2.6: the name ends at the first colon; one space after that is
-// not part of the value; a line without a colon is all name).
+// not part of the value; in a line without a colon the whole line is the name).
 func valueIndex(line []byte, name string) int {
 	i := len(name)
 	switch {

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// smallBuffer is the size of the buffer that waits for a silent server. An event
-	// that comes alone and fills it costs little more than one that does not, and
-	// an idle stream little less than it has to.
+	// smallBuffer is the size of the buffer that waits for a silent server. It is
+	// large enough for most events that come alone, and small enough that an idle
+	// stream costs little.
 	smallBuffer = 320
 
-	// burstBuffer is the size that follows when a read fills the small one: what
-	// net/http has at hand at once.
+	// burstBuffer is the next size, after a read has filled the small buffer: as much
+	// as net/http has ready at once.
 	burstBuffer = 4 << 10
 
-	// busyBuffer is the largest size that full reads alone lead to, and the most
-	// that is read at once: what has been read is searched while the fastest cache
-	// still has it. Only an event that does not fit makes the buffer grow further.
+	// busyBuffer is the largest size that full reads alone lead to, and the most that
+	// is read at once, so that the bytes are searched while they are still in the
+	// fastest cache. Only an event that does not fit makes the buffer grow further.
 	busyBuffer = 16 << 10
 
 	// fewBytes is the size up to which a read is looked at as a whole first.
@@ -41,10 +41,10 @@ const (
 //	0      keptStart     start                                len    cap
 //	              keptEnd
 //
-// The kept bytes stay where they came in for as long as they are of one line (keep);
+// The kept bytes stay where they were read as long as they belong to one line (keep);
 // those of later lines are moved down to them (keepToo). So the data of an event is
-// never copied out of the buffer, and not moved at all if it came on one line and in
-// one read.
+// never copied out of the buffer, and is not moved at all if it came on one line and
+// in one read.
 //
 // Invariants:
 //   - 0 ≤ keptStart ≤ keptEnd ≤ start ≤ searched ≤ len(buf)
@@ -75,16 +75,17 @@ type lineReader struct {
 	// most is the limit on what has to be buffered at once, in bytes.
 	most int
 
-	begun  bool // the place of the BOM is behind us
+	begun  bool // the BOM, if there was one, has been skipped
 	skipLF bool // the last line ended at a CR at the end of buf
 	filled bool // the last read left no room
 
-	// work counts the bytes that are searched for what is not there, and those that
-	// are moved. Tests compare it with what is read.
+	// work counts the bytes that were searched in vain or moved. Tests compare it
+	// with the size of the input.
 	work int
 }
 
-// reset starts on a new source with the memory at hand. The limit is to be set anew.
+// reset starts reading a new source with the memory at hand. The limit must be set
+// again.
 func (l *lineReader) reset(source io.Reader) {
 	buf := l.buf
 	if l.small != nil {
@@ -93,16 +94,17 @@ func (l *lineReader) reset(source io.Reader) {
 	*l = lineReader{source: source, buf: buf[:0], spare: l.spare, work: l.work}
 }
 
-// endAtCR is for a line that no LF ends before cr. It returns the index of the CR that
-// does and steps over it, or returns -1: the rest of the line has yet to be read.
+// endAtCR looks for the end of a line that no LF ends before cr. It returns the index
+// of the CR that ends it and steps over that CR, or returns -1 if the rest of the line
+// has yet to be read.
 func (l *lineReader) endAtCR() int {
 	if l.cr == len(l.buf) {
 		l.work += l.cr - l.searched
 		l.searched = l.cr
 		return -1
 	}
-	// HTML §9.2.6: a CR ends a line, and an LF that follows belongs to it. Whether
-	// one follows must not be waited for.
+	// HTML §9.2.6: a CR ends a line, and an LF that follows belongs to it. The line
+	// must not wait until it is known whether an LF follows.
 	end := l.cr
 	after := end + 1
 	if after == len(l.buf) {
@@ -119,8 +121,7 @@ func (l *lineReader) endAtCR() int {
 // skipTo makes i the start of the line being read.
 func (l *lineReader) skipTo(i int) { l.start, l.searched = i, i }
 
-// pending returns the size of the line being read, once it is known not to be
-// whole.
+// pending returns the size of the line being read, once it is known to be incomplete.
 func (l *lineReader) pending() int { return len(l.buf) - l.start }
 
 // isASCII reports whether buf[start:end] is ASCII. It must be in the line last
@@ -133,8 +134,8 @@ func (l *lineReader) isASCII(start, end int) bool {
 	return end <= l.nonASCII
 }
 
-// keep keeps buf[start:end], which must be in the line last stepped over, and lets go
-// of what was kept before.
+// keep keeps buf[start:end], which must be in the line last stepped over, and forgets
+// what was kept before.
 func (l *lineReader) keep(start, end int) { l.keptStart, l.keptEnd = start, end }
 
 // keepToo adds an LF and buf[start:end] to the kept bytes. At least two bytes of the
@@ -145,21 +146,21 @@ func (l *lineReader) keepToo(start, end int) {
 	l.work += end - start
 }
 
-// forget lets go of the kept bytes. They stay where they are until room is made.
+// forget forgets the kept bytes. They stay where they are until room is made.
 func (l *lineReader) forget() { l.keptStart, l.keptEnd = 0, 0 }
 
 // kept returns the kept bytes.
 func (l *lineReader) kept() []byte { return l.buf[l.keptStart:l.keptEnd:l.keptEnd] }
 
-// room makes room to read into, and reports whether that leaves the small buffer
-// with little in it. It may be called only when all whole lines have been used.
+// room makes room to read into, and reports whether the buffer is now the small one
+// with little in it. It may be called only when all complete lines have been used.
 //
-// The work is linear because bytes are moved only within bounds: into a small
-// buffer not more than half of its size, and once after each switch to a large one;
-// down in the same buffer when that wins as much room as it moves bytes, or when
-// the buffer is the largest there may be, where the kept bytes and any line are moved
-// once and win at least busyBuffer; up into a buffer that is twice as large, or the
-// largest.
+// The work is linear because the bytes that are moved are bounded. A move into the
+// small buffer fills at most half of it, and happens once after each switch to a large
+// one. A move down in the same buffer gains at least as much room as it moves bytes;
+// or the buffer is as large as it may be, and then the kept bytes and any line are
+// moved once and gain at least busyBuffer. A move up is into a buffer that is twice as
+// large, or the largest.
 func (l *lineReader) room() (rest bool) {
 	live := l.keptEnd - l.keptStart + len(l.buf) - l.start
 	size := cap(l.buf)
@@ -168,16 +169,16 @@ func (l *lineReader) room() (rest bool) {
 	case size == 0:
 		l.buf = make([]byte, 0, smallBuffer)
 	case size > smallBuffer && live <= smallBuffer/2 && (!l.filled || size > busyBuffer):
-		// The server seems to have said all that it has to say for now, or at least a
-		// large event is over: wait in the small buffer.
+		// The server seems to have nothing more to send for now, or at least a large
+		// event is over: wait in the small buffer.
 		small := l.small
 		l.small, l.large = nil, nil
 		l.move(small)
 	case l.filled && size < busyBuffer:
 		l.grow(max(burstBuffer, 2*size))
 	case live == 0:
-		// Cheaper than slide, and the way of all events that come in reads of their
-		// own.
+		// This is cheaper than slide, and is what happens to every event that comes in
+		// a read of its own.
 		l.buf = l.buf[:0]
 		l.keptStart, l.keptEnd, l.start, l.searched, l.nonASCII = 0, 0, 0, 0, 0
 	case free >= size/2:
@@ -192,8 +193,8 @@ func (l *lineReader) room() (rest bool) {
 	return cap(l.buf) == smallBuffer && live <= smallBuffer/2
 }
 
-// largest returns the size beyond which the buffer does not grow. When what it holds
-// is at the limit there is still room for a read. It does not overflow.
+// largest returns the size beyond which the buffer does not grow. Even when it holds as
+// much as the limit allows, there is room for a read. The sum does not overflow.
 func (l *lineReader) largest() int { return max(l.most, l.most+busyBuffer) }
 
 // grow moves everything into a large buffer of at least the given size.
@@ -222,7 +223,7 @@ func (l *lineReader) move(dst []byte) {
 // slide moves the kept bytes and the line being read to the start of the buffer.
 func (l *lineReader) slide() {
 	kept := l.keptEnd - l.keptStart
-	if l.keptStart > 0 { // else they are there, and may be many
+	if l.keptStart > 0 { // otherwise they are there already, and may be many
 		copy(l.buf, l.kept())
 		l.work += kept
 	}
@@ -232,9 +233,9 @@ func (l *lineReader) slide() {
 	l.buf = l.buf[:kept+line]
 }
 
-// moved takes note that the kept bytes, so many, are at the start of the buffer, and
-// the line being read is behind them. It leaves cr, for there is no CR in that line:
-// what is read next sets it.
+// moved notes that the buffer now starts with so many kept bytes, with the line being
+// read behind them. It leaves cr alone: there is no CR in that line, so the next read
+// sets it.
 func (l *lineReader) moved(kept int) {
 	by := l.start - kept
 	l.keptStart, l.keptEnd = 0, kept
@@ -243,8 +244,9 @@ func (l *lineReader) moved(kept int) {
 	l.nonASCII -= by
 }
 
-// read reads once, behind what is buffered, and returns how much: see add. There must
-// be room. It returns the error of the source when there is nothing more.
+// read reads once into the free room behind what is buffered, and returns how many
+// bytes it has read; add or addPlain takes them in. There must be room. When there is
+// nothing more it returns the error of the source.
 func (l *lineReader) read() (int, error) {
 	if l.err != nil {
 		return 0, l.err
@@ -271,9 +273,9 @@ func (l *lineReader) read() (int, error) {
 
 var errBadRead = errors.New(errorPrefix + "the reader returned an impossible count")
 
-// addPlain takes n bytes that have been read into the buffer if they are few, and are
-// just more of the line being read: no line end, all ASCII. Else it reports false.
-// It saves time when a line comes in many small reads.
+// addPlain takes in n bytes that have been read if they are few and only continue the
+// line being read: all ASCII and without a line end. Otherwise it reports false. It
+// saves time when a line comes in many small reads.
 func (l *lineReader) addPlain(n int) bool {
 	old := len(l.buf)
 	if n > fewBytes || !l.begun || l.skipLF || !isPlain(l.buf[old:old+n]) {
@@ -288,14 +290,14 @@ func (l *lineReader) addPlain(n int) bool {
 	return true
 }
 
-// add takes n bytes that have been read into the buffer.
+// add takes in n bytes that have been read.
 func (l *lineReader) add(n int) {
 	old := len(l.buf)
 	l.buf = l.buf[:old+n]
 	if l.skipLF {
 		l.skipLF = false
 		if l.buf[old] == '\n' {
-			// The line before ended at old, so nothing is buffered before the LF.
+			// The previous line ended at old, so nothing is buffered before the LF.
 			old++
 			l.skipTo(old)
 			l.cr, l.nonASCII = old, old
@@ -319,7 +321,7 @@ func (l *lineReader) skipBOM() int {
 	start := 0
 	switch {
 	case len(l.buf) < len(bom) && string(l.buf) == bom[:len(l.buf)]:
-		// What there is may be part of one. It holds no line end.
+		// This may be part of a BOM. It holds no line end.
 	case bytes.HasPrefix(l.buf, []byte(bom)):
 		start = len(bom)
 		fallthrough
@@ -333,8 +335,8 @@ func (l *lineReader) skipBOM() int {
 
 // indexLF returns the index of the first LF in b, or len(b).
 func indexLF(b []byte) int {
-	// A call of bytes.IndexByte costs more than a short line. So the first bytes
-	// are looked at here, eight at a time.
+	// Calling bytes.IndexByte costs more than searching a short line, so the first
+	// bytes are searched here, eight at a time.
 	const lf = '\n' * ones
 	if len(b) >= 16 {
 		if found := zeros(binary.LittleEndian.Uint64(b) ^ lf); found != 0 {

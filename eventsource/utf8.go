@@ -5,10 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// The standard decodes the whole stream as UTF-8 before it looks for lines. Lines
-// and field names are ASCII, and no byte of a longer sequence, well formed or not,
-// is ASCII; so this package looks for them in the bytes, and decodes only the
-// values that somebody will see.
+// The standard decodes the whole stream as UTF-8 before it looks for lines. Line ends
+// and field names are ASCII, and no byte of a longer sequence, well formed or not, is
+// ASCII. So this package looks for them in the bytes, and decodes only the values that
+// somebody will see.
 
 // indexNonASCII returns the index of the first byte of b that is not ASCII, or
 // len(b).
