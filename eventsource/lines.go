@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// smallBuffer is the size of the buffer that waits for a silent server. It is
-	// large enough for most events that come alone, and small enough that an idle
-	// stream costs little.
+	// smallBuffer is the size of the buffer that waits for a silent server. An event
+	// that comes alone and does not fit costs little more than one that does, and an
+	// idle stream costs little more than it must.
 	smallBuffer = 320
 
 	// burstBuffer is the next size, after a read has filled the small buffer: as much

@@ -3,17 +3,18 @@
 //
 // # Words
 //
-// An attempt is one try at a connection, from the request to the end of its
-// response. A message is an event whose data is not empty. A server asks for a
-// wait with a retry field, which sets the stream's reconnection time until the
-// next one, or with a Retry-After header, which binds one wait.
+// Streams, attempts, messages, the reconnection time and what a server asks for are
+// defined in package [github.com/reprise-sse/reprise/eventsource].
 //
 // An attempt is productive if it brought a message, or stayed open for
-// [Rules].ProgressAfter. It was a poll if it ended cleanly without a message
-// and carried a retry field of its own of at least [Rules].PollAfter: the server has
-// scheduled the next visit. It was fruitless if it was neither, nor restarted by
-// the caller. Connecting alone is not progress: a server that accepts every
-// request and closes at once gets ever rarer ones.
+// [Rules].ProgressAfter. It is a poll if it ended cleanly without a message and
+// carried a retry field of its own of at least [Rules].PollAfter: the server has
+// scheduled the next visit. It is fruitless if it is neither of these and was not
+// restarted by the caller. Connecting alone is not progress: a server that accepts
+// every request and closes at once is asked less and less often.
+//
+// A run is a number of fruitless attempts in a row, with or without polls between
+// them. The budget, [Rules].Budget, is how long a stream goes on without a message.
 //
 // # Choosing a policy
 //
@@ -21,7 +22,7 @@
 // each stream.
 //
 //   - [WHATWG], the default, reconnects after every end of the body and every
-//     failure to connect, as browsers do, and stops at every response that is no
+//     failure to connect, as browsers do, and stops at every response that is not an
 //     event stream.
 //   - [Resilient] also rides out overload and restarts of servers and proxies.
 //   - [Never] makes one attempt.
@@ -29,13 +30,13 @@
 //   - [Rules] holds the numbers behind all of these but Never. Its zero value is
 //     WHATWG; set what should differ and pass the New method:
 //     policy.Rules{Budget: time.Minute}.New.
-//   - A Reconnector of one's own, often a [Func] or a type that asks Rules for
-//     most of its answers, decides everything else.
+//   - For everything else write your own Reconnector, often a [Func] or a type that
+//     asks Rules for most of its answers.
 //
 // # What a policy cannot do
 //
-// Whatever a policy says, the engine never waits for less than the server asked,
-// refuses a wait that the context's deadline would cut short, and never sends
-// again a request that must not be repeated. A policy sees neither connections
-// nor bodies, holds no timers, and needs no lock.
+// Whatever a policy says, the engine never waits less than the server asked, does not
+// begin a wait that the context's deadline would cut short, and never resends a
+// request that must not be repeated. A policy sees neither connections nor bodies,
+// holds no timers, and needs no locks.
 package policy

@@ -12,13 +12,12 @@ import (
 // Next is called once for every attempt that ended by itself or through
 // Stream.Reconnect, in order, always from the goroutine that ranges over the
 // stream. So an implementation may keep state without locks, as long as each
-// stream is given its own (Client.Policy is a constructor for that reason). It
-// is not called once the stream's context is done, nor when the caller leaves
-// the loop.
+// stream is given its own (that is why Client.Policy is a constructor). Next is not
+// called once the stream's context is done, nor when the caller leaves the loop.
 //
-// Next should return promptly, and must not wait: to wait is the engine's part.
-// It never needs to add the server's wishes to its own: the engine waits at
-// least [Attempt.Asked] whatever Next returns.
+// Next should return promptly and must not wait: waiting is the engine's part. It
+// need not take into account what the server asked for: the engine waits at least
+// [Attempt.Asked] whatever Next returns.
 type Reconnector interface {
 	Next(Attempt) Decision
 }
@@ -30,9 +29,8 @@ type Func func(Attempt) Decision
 // Next calls f.
 func (f Func) Next(a Attempt) Decision { return f(a) }
 
-// An Attempt holds the facts of an attempt that has ended: one try at a
-// connection, from the request to the end of its response. It is all that a
-// policy decides by, so a policy can be tested as a table of Attempts.
+// An Attempt holds the facts about an attempt that has ended. A policy decides by
+// nothing else, so it can be tested with a table of Attempts.
 type Attempt struct {
 	// Number counts the attempts of the stream; it is 1 for the first.
 	Number int
@@ -45,9 +43,9 @@ type Attempt struct {
 	// eventsource.ErrTruncated; for Rejected it is an *eventsource.ResponseError.
 	Err error
 
-	// Futile reports that the same request cannot fare better: its URL or
-	// scheme cannot be requested, its last event ID cannot be sent in a header,
-	// its body cannot be produced again, or it is not a valid HTTP request.
+	// Futile reports that repeating the request cannot succeed: its URL or scheme
+	// cannot be requested, its last event ID cannot be sent in a header, its body
+	// cannot be produced again, or it is not a valid HTTP request.
 	Futile bool
 
 	// Status and Header are those of the response; 0 and nil without one.
@@ -55,16 +53,15 @@ type Attempt struct {
 	Status int
 	Header http.Header
 
-	// Events counts the events that this attempt dispatched, and Messages those
-	// of them whose data was not empty.
+	// Events counts the events that this attempt brought, and Messages those of
+	// them that were messages.
 	Events, Messages int
 
 	// RetrySent reports that this attempt carried a valid retry field.
 	RetrySent bool
 
-	// Retry is the stream's reconnection time, the last valid retry field of
-	// this or an earlier attempt. It is meaningful only if HasRetry is set: zero
-	// is a valid reconnection time.
+	// Retry is the stream's reconnection time, set by this or an earlier attempt.
+	// It is meaningful only if HasRetry is set: zero is a valid reconnection time.
 	Retry    time.Duration
 	HasRetry bool
 
@@ -83,8 +80,8 @@ type Attempt struct {
 	Start, Open, End time.Time
 }
 
-// A Kind is a way for an attempt to end. The zero Kind is none: every attempt that a
-// policy is asked about has one.
+// A Kind is a way for an attempt to end. The zero Kind means none: every attempt that
+// a policy is asked about has one of the others.
 type Kind uint8
 
 const (
@@ -113,7 +110,7 @@ const (
 	// TooLarge: an event was larger than Client.MaxEventSize.
 	TooLarge
 
-	// Restarted: the caller asked for it, through Stream.Reconnect.
+	// Restarted: the caller called Stream.Reconnect.
 	Restarted
 )
 
@@ -135,7 +132,7 @@ func (k Kind) String() string {
 //
 // The zero Decision stops the stream with [ErrNoDecision], so a policy that
 // forgets a case never reconnects by accident. Within, Idle and Forget refine a
-// decision made by After, and mean nothing on one made by Stop. Decisions may be
+// decision made by After, and have no effect on one made by Stop. Decisions may be
 // compared with ==.
 type Decision struct {
 	verb      verb
@@ -159,15 +156,15 @@ const (
 // is longer. A negative d is taken as zero.
 func After(d time.Duration) Decision { return Decision{verb: verbAfter, wait: max(d, 0)} }
 
-// Stop ends the stream. With a nil reason it is an orderly end and the loop over
-// the stream ends without an error; otherwise the loop is given an
-// *eventsource.StopError that wraps the reason.
+// Stop ends the stream. With a nil reason the end is orderly, and the loop over the
+// stream ends without an error; otherwise the loop is given an *eventsource.StopError
+// that wraps the reason.
 func Stop(reason error) Decision { return Decision{verb: verbStop, reason: reason} }
 
-// Within ends the next attempt, with Kind Expired, if it brings no message
-// within limit of its start. Once it has brought one it is not limited any more.
-// A limit of zero or less is over as soon as the attempt starts. Without Within
-// there is no limit.
+// Within ends the next attempt, with Kind Expired, if it brings no message within
+// limit of its start. Once it has brought one, the limit no longer applies. A limit of
+// zero or less is reached as soon as the attempt starts. Without Within there is no
+// limit.
 func (d Decision) Within(limit time.Duration) Decision {
 	d.within, d.hasWithin = limit, true
 	return d
@@ -233,8 +230,7 @@ func (d Decision) String() string {
 var (
 	// ErrExhausted is the reason to stop when no more reconnections are allowed:
 	// the limit on fruitless ones is reached ([Rules.MaxFruitless]), the caller's
-	// schedule has come to its end ([Rules.Backoff]), or there was never to be one
-	// ([Never]).
+	// schedule has ended ([Rules.Backoff]), or none was ever allowed ([Never]).
 	ErrExhausted = errors.New("reconnections are exhausted")
 
 	// ErrNotResumable is the reason to stop when a stream can only go on from
@@ -247,7 +243,7 @@ var (
 )
 
 // A BudgetError is the reason to stop when the wait before the next attempt
-// cannot end within the budget. No part of the wait has been slept.
+// cannot end within the budget. The wait has not been begun.
 type BudgetError struct {
 	// Asked is the wait that was due, the larger of the policy's and the
 	// server's.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The rules of presets, which every stream that uses them refers to.
+// The rules of the presets, which all streams share.
 var (
 	whatwgRules    = Rules{}.complete()
 	resilientRules = ResilientRules().complete()
@@ -15,14 +15,14 @@ var (
 
 // WHATWG returns the policy of the HTML standard, section 9.2, and of browsers:
 // reconnect after the end of the body, after a broken connection and after a
-// failure to connect; stop at every response that is no event stream, without an
+// failure to connect; stop at every response that is not an event stream, without an
 // error after status 204. It never gives up on a server that cannot be reached.
 // It is [Rules] with nothing set.
 func WHATWG() Reconnector { return &ruled{rules: whatwgRules} }
 
-// Resilient returns [WHATWG] with patience for refusals that pass: the status
-// codes 408, 425, 429, 500, 502, 503 and 504. A Retry-After header that comes
-// with them is obeyed. It is [ResilientRules] as they are.
+// Resilient returns [WHATWG] with patience for temporary refusals: the status codes
+// 408, 425, 429, 500, 502, 503 and 504. A Retry-After header that comes with them is
+// obeyed. It is [ResilientRules] unchanged.
 func Resilient() Reconnector { return &ruled{rules: resilientRules} }
 
 // ResilientRules returns the Rules of [Resilient], for callers who want to
@@ -31,15 +31,15 @@ func ResilientRules() Rules {
 	return Rules{Temporary: passes}
 }
 
-// Never returns a policy that makes one attempt. The stream ends with nil after
-// a clean end and else with the attempt's error; for a body that ended inside
-// an event that is eventsource.ErrTruncated. A restart by the caller, which is a
-// reconnection, ends it with [ErrExhausted].
+// Never returns a policy that makes one attempt. The stream ends without an error
+// after a clean end, and otherwise with the attempt's error; for a body that ended
+// inside an event that is eventsource.ErrTruncated. A restart by the caller, which is
+// a reconnection, ends it with [ErrExhausted].
 func Never() Reconnector { return Func(never) }
 
 func never(a Attempt) Decision {
 	if a.Kind == Restarted {
-		// nil would pass for an end that the server chose.
+		// A nil error would look like an end that the server chose.
 		return Stop(fmt.Errorf("%w: this policy allows none", ErrExhausted))
 	}
 	return Stop(a.Err)
@@ -51,7 +51,7 @@ func never(a Attempt) Decision {
 // and when a message cannot come within 300 s after the end of the first response
 // or of the last one that brought a message. A clean end after a retry field and
 // without a message is a poll. The caller leaves the loop when the answer has
-// come. It is [MCPCallRules] as they are.
+// come. It is [MCPCallRules] unchanged.
 func MCPCall() Reconnector { return &ruled{rules: mcpCallRules} }
 
 // MCPCallRules returns the Rules of [MCPCall], for callers who want to change a
@@ -70,16 +70,16 @@ func MCPCallRules() Rules {
 // (revisions 2025-03-26 to 2025-11-25). It has no budget, and stops after 12
 // fruitless reconnections in a row; a clean end without a message is a poll if
 // the server asked for at least 10 s. Until the stream has opened for the first
-// time every refusal but the temporary ones ends it, as the server then has no
-// such stream to offer. Later, a 4xx that is neither temporary nor 401, 403, 404
-// or 405 is taken as a refusal of the last event ID: the stream forgets it and
-// goes on, and the attempt counts as fruitless.
+// time, every refusal that is not temporary ends it, because the server does not
+// offer such a stream. Later, a 4xx that is neither temporary nor 401, 403, 404 or
+// 405 counts as a refusal of the last event ID: the stream forgets the ID and goes
+// on, and the attempt counts as fruitless.
 //
 // To change a number, pass changed [MCPListenRules] to [MCPListenWith].
 func MCPListen() Reconnector { return MCPListenWith(MCPListenRules()) }
 
-// MCPListenRules returns the Rules within [MCPListen]. They do not cover its way
-// with refusals of the last event ID, which [MCPListenWith] adds.
+// MCPListenRules returns the Rules within [MCPListen]. They do not cover refusals of
+// the last event ID, which [MCPListenWith] adds.
 func MCPListenRules() Rules {
 	r := mcpRules()
 	r.MaxFruitless = 12
@@ -120,7 +120,7 @@ func (l *mcpListen) Next(a Attempt) Decision {
 	if !l.opened || !l.refusesID(a) {
 		return l.next.Next(a)
 	}
-	// For the rules it is a failure like any other, of a stream without an ID.
+	// The rules see an ordinary failure of a stream without an ID.
 	a.Kind, a.LastEventID = Failed, ""
 	return l.next.Next(a).Forget()
 }
@@ -138,7 +138,7 @@ func (l *mcpListen) refusesID(a Attempt) bool {
 	return l.rules.Temporary == nil || !l.rules.Temporary(a.Status)
 }
 
-// passes reports whether a refusal with this status tends to pass by itself.
+// passes reports whether a refusal with this status is usually temporary.
 func passes(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
@@ -149,7 +149,7 @@ func passes(status int) bool {
 }
 
 // passesInMCP is passes for MCP, where a 409 means that the server has not yet
-// noticed the end of the connection before, and every 5xx but 501 is worth
+// noticed the end of the previous connection, and every 5xx except 501 is worth
 // another try.
 func passesInMCP(status int) bool {
 	return passes(status) || status == http.StatusConflict ||

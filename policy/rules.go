@@ -25,11 +25,11 @@ import (
 //     *backoff.PermanentError, or if an event was too large.
 //  2. EndIsDone: stop after a clean end that followed a message.
 //  3. Stop without an error after status 204, and with the attempt's error after
-//     any other response that is no event stream, unless Temporary says
+//     any other response that is not an event stream, unless Temporary says
 //     otherwise.
 //  4. NeedID: stop with [ErrNotResumable] if there is no last event ID.
-//  5. After a restart by the caller, go on with 9, without a wait of the client's
-//     own, and count nothing.
+//  5. After a restart by the caller, count nothing and go on with 9, without a wait
+//     of the client's own.
 //  6. Count: a productive attempt ends the run of fruitless ones, a poll leaves
 //     it as it is, and a fruitless one makes it longer.
 //  7. MaxFruitless: stop with [ErrExhausted].
@@ -40,28 +40,27 @@ import (
 //     left, else limit the next attempt to the rest.
 //
 // The reconnection time, once set, is waited exactly; a wait chosen by the
-// client gets a random share on top, so that many clients do not come back in
-// the same moment. All arithmetic stops at the longest Duration, about 292
-// years, instead of wrapping.
+// client gets a random share on top, so that many clients do not come back at the
+// same moment. All arithmetic saturates at the longest Duration, about 292 years.
 type Rules struct {
 	// Delay is the wait before a reconnection while the server has sent no
 	// retry field. Zero means 3 s. It must not be negative.
 	Delay time.Duration
 
-	// Floor is the least wait, also under a reconnection time of zero. Zero
-	// means 100 ms; a negative Floor means none. Without a Floor a server that
+	// Floor is the shortest wait, even with a reconnection time of zero. Zero
+	// means 100 ms; a negative Floor means none. Without a Floor, a server that
 	// sends retry: 0 and closes is asked again as fast as it can answer, because
-	// growth multiplies and there is nothing to multiply.
+	// multiplying zero does not make it grow.
 	Floor time.Duration
 
-	// Factor is what the wait is multiplied with for every fruitless attempt of
-	// a run after the first. Zero means 2; 1 means no growth. It must not be
-	// less than 1, infinite or NaN.
+	// Factor is what the wait is multiplied by for every fruitless attempt of a
+	// run after the first. Zero means 2; 1 means no growth. It must not be less
+	// than 1, infinite or NaN.
 	Factor float64
 
 	// MaxDelay is where that growth ends. It never shortens a wait that starts
-	// out longer, as under a long reconnection time. Zero means 30 s. It must
-	// not be negative.
+	// out longer, as it does with a long reconnection time. Zero means 30 s. It
+	// must not be negative.
 	MaxDelay time.Duration
 
 	// Backoff, if set, makes the schedule of a run in place of Factor and
@@ -86,19 +85,19 @@ type Rules struct {
 
 	// MaxFruitless ends the stream with [ErrExhausted] once this many
 	// reconnections in a row were fruitless. The first attempt of a stream never
-	// counts, as it is no reconnection, so with a server that is never there
-	// MaxFruitless+1 attempts are made. Zero means no limit. A negative
-	// MaxFruitless allows no fruitless attempt at all: the stream ends with the
-	// first one, even if it is the very first.
+	// counts, because it is not a reconnection, so MaxFruitless+1 attempts are made
+	// at a server that is never there. Zero means no limit. A negative MaxFruitless
+	// allows no fruitless attempt at all: the stream ends with the first one, even
+	// if that is its first attempt.
 	MaxFruitless int
 
 	// Budget is the longest time that the stream goes on without a message. It
-	// is counted from the end of the first attempt, and anew from the end of
-	// every attempt that brought a message; an open attempt that has brought one
-	// is not limited by it. A wait that would not end within the Budget is not
-	// begun: the stream ends at once with a [*BudgetError]. A shorter one is
-	// followed by an attempt that must bring a message within the rest.
-	// Zero means no limit. It must not be negative.
+	// counts from the end of the first attempt, and starts again at the end of
+	// every attempt that brought a message; it does not limit an open attempt that
+	// has brought one. A wait that would not end within the Budget is not begun:
+	// the stream ends at once with a [*BudgetError]. After a shorter wait the next
+	// attempt must bring a message within the rest. Zero means no limit. It must
+	// not be negative.
 	Budget time.Duration
 
 	// ProgressAfter is how long a stream must stay open to be productive even if
@@ -107,37 +106,37 @@ type Rules struct {
 	// message, gives no new Budget.
 	ProgressAfter time.Duration
 
-	// PollAfter makes a poll of an attempt that ended cleanly and without a
-	// message, if it carried a retry field of at least PollAfter. A poll
+	// PollAfter is the shortest retry field that makes an attempt a poll. A poll
 	// neither lengthens nor ends a run, and is followed by exactly the
-	// reconnection time. A negative PollAfter takes any retry field for a
-	// poll's. Zero means that there are no polls.
+	// reconnection time. With a negative PollAfter any retry field will do. Zero
+	// means that there are no polls.
 	PollAfter time.Duration
 
-	// Temporary reports whether a response with this status, which is no event
-	// stream, may turn into one when it is asked for again. It is never asked
-	// about 204, but about 200 too, for a response of the wrong type. Nil means
-	// that no status is temporary.
+	// Temporary reports whether the server may answer with an event stream later,
+	// after a response with this status that was not one. It is called with 200 for
+	// a response of the wrong type; it is never called with 204. Nil means that no
+	// status is temporary.
 	Temporary func(status int) bool
 
 	// EndIsDone ends the stream with nil when the body of an attempt that has
-	// brought a message comes to its end: one answer, asked for again only until
-	// it comes. If the body ended inside an event, the stream ends with that
-	// error. Do not set it for a subscription.
+	// brought a message ends. It is for a request that has one answer. If the body
+	// ended inside an event, the stream ends with that error. Do not set it for a
+	// subscription.
 	EndIsDone bool
 
-	// NeedID ends the stream with [ErrNotResumable], after a restart by the
-	// caller too, when there is no last event ID and so no way but to start over.
+	// NeedID ends the stream with [ErrNotResumable], even after a restart by the
+	// caller, when there is no last event ID and the stream would have to start
+	// over.
 	NeedID bool
 
 	// Idle is the idle timeout of all attempts but the first. Zero means the
 	// Client's; a negative Idle means none.
 	Idle time.Duration
 
-	// Rand returns the random numbers for Jitter, at least 0 and less than 1;
-	// others are taken as the nearest of these, and NaN as 0. It is called by
-	// every stream that uses these Rules and so must be safe for concurrent use.
-	// Nil means rand.Float64 of math/rand/v2.
+	// Rand returns the random numbers for Jitter, at least 0 and less than 1. Any
+	// other number is replaced with the nearest of these, and NaN with 0. Every
+	// stream that uses these Rules calls Rand, so it must be safe for concurrent
+	// use. Nil means rand.Float64 of math/rand/v2.
 	Rand func() float64
 }
 
@@ -196,10 +195,9 @@ func orDefault[T comparable](value, byDefault T) T {
 	return value
 }
 
-// A ruled is the Reconnector that Rules makes. It knows no time but the
-// attempts' own.
+// A ruled is the Reconnector that Rules makes. It takes all times from the attempts.
 type ruled struct {
-	rules *Rules // complete, and shared: the streams of a preset have one between them
+	rules *Rules // complete; all streams of a preset share the same
 
 	// run is the number of fruitless attempts in a row, and reconnections is how
 	// many of these were not the stream's first attempt.
@@ -209,7 +207,7 @@ type ruled struct {
 	renewed time.Time
 	started bool
 
-	schedule *schedule // of the present run; nil until the run needs one
+	schedule *schedule // of the current run; nil until the run needs one
 }
 
 var _ Reconnector = (*ruled)(nil)
@@ -227,7 +225,7 @@ func (r *ruled) Next(a Attempt) Decision {
 	case a.Kind == Ended && a.Messages > 0 && r.rules.EndIsDone:
 		return Stop(a.Err)
 	case rejected && a.Status == http.StatusNoContent:
-		return Stop(nil) // HTML §9.2: a 204 tells a client to stop reconnecting
+		return Stop(nil) // HTML §9.2: a 204 tells the client to stop reconnecting
 	case rejected && !r.isTemporary(a.Status):
 		return Stop(a.Err)
 	case r.rules.NeedID && a.LastEventID == "":
@@ -274,7 +272,7 @@ func (r *ruled) after(wait time.Duration, a Attempt) Decision {
 }
 
 // wait returns the wait that the policy wants after an attempt that has been
-// counted. It reports false if the caller's schedule has come to its end.
+// counted. It reports false if the caller's schedule has ended.
 func (r *ruled) wait(a Attempt, poll bool) (time.Duration, bool) {
 	base, ours := r.rules.Delay, true
 	if a.HasRetry {
@@ -299,8 +297,8 @@ func (r *ruled) wait(a Attempt, poll bool) (time.Duration, bool) {
 	return wait, true
 }
 
-// step returns the schedule's wait for the present length of the run. It
-// reports false if there is none.
+// step returns the schedule's wait for the current length of the run. It reports
+// false if there is none.
 func (r *ruled) step(base time.Duration) (time.Duration, bool) {
 	switch {
 	case r.rules.Backoff != nil:
@@ -373,7 +371,7 @@ func newSchedule(steps backoff.BackOff, base time.Duration, taken int) *schedule
 	if steps == nil {
 		panic("policy: Rules.Backoff returned nil")
 	}
-	steps.Reset() // as the backoff package wants it before the first step
+	steps.Reset() // the backoff package requires it before the first step
 	return &schedule{steps: steps, base: base, taken: taken}
 }
 
@@ -386,8 +384,9 @@ func (s *schedule) wait(n int) (time.Duration, bool) {
 		}
 		s.taken++
 		if step == s.last {
-			// It has stopped growing. A server that changes its retry field all
-			// the time must not make each decision as long as the run.
+			// The steps have stopped growing. If a server changes its retry field
+			// all the time, each decision makes a new schedule, and must not go
+			// through as many steps as the run is long.
 			s.taken = n
 		}
 		s.last = step
@@ -395,7 +394,7 @@ func (s *schedule) wait(n int) (time.Duration, bool) {
 	return s.last, true
 }
 
-// noClock is the time for a backoff that does not measure any.
+// noClock is the clock of a backoff that does not measure time.
 type noClock struct{}
 
 func (noClock) Now() time.Time { return time.Time{} }

@@ -20,7 +20,7 @@ type Conn struct {
 
 	answered bool // the header is written, if not yet flushed
 	over     bool // an end was played, or the client is gone
-	broken   bool // the end was no proper one
+	broken   bool // the end was not a proper one
 }
 
 // Context is done when the client has left or the server is closed.
@@ -33,9 +33,9 @@ func (c *Conn) Request() Request {
 	return c.record.Request
 }
 
-// Play does the steps, one after the other. It reports whether there is somebody
-// left to play for: false once an end was played, the client has left or the
-// server is closed; then it does nothing.
+// Play does the steps, one after the other. It reports whether the response goes on:
+// false once an end was played, the client has left or the server is closed. From then
+// on it does nothing.
 func (c *Conn) Play(steps ...Step) bool {
 	check(steps)
 	for _, s := range steps {
@@ -68,7 +68,7 @@ func (c *Conn) respond(s Status) {
 	}
 	c.answered = true
 	h := c.w.Header()
-	// Nil values keep net/http from adding its own.
+	// A nil value keeps net/http from adding its own.
 	h["Content-Type"] = nil
 	h["Date"] = []string{c.server.clock.Now().UTC().Format(http.TimeFormat)}
 	if c.record.last {
@@ -141,7 +141,7 @@ func (c *Conn) abort(reset bool) {
 		return // the handler's panic resets the stream
 	}
 	if l, ok := c.raw.(interface{ SetLinger(int) error }); ok && reset {
-		// An error here is one of a connection that is broken already.
+		// An error here means that the connection is broken already.
 		_ = l.SetLinger(0)
 	}
 	c.raw.Close()

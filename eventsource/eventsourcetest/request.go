@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A Request is what the server has recorded of one request, or of a connection
-// that it refused. It is a copy, the receiver's to keep, but the URL, the Header and
-// the Body are shared with other copies and must not be changed. Times are the
-// server's clock's.
+// A Request is what the server has recorded about one request, or about a connection
+// that it refused. It is a copy that the receiver may keep, but the URL, the Header
+// and the Body are shared with other copies and must not be changed. All times are
+// times of the server's clock.
 type Request struct {
 	// Number counts the requests, refused connections among them; it is 1 for
 	// the first.
@@ -43,8 +43,8 @@ type Request struct {
 	// client can see its end, or when the server saw the client leave.
 	Ended time.Time
 
-	// ClientLeft tells that it was the client who ended the response: it closed
-	// the connection or cancelled the request before the script's end.
+	// ClientLeft tells that the client ended the response: it closed the
+	// connection or cancelled the request before the end of the script.
 	ClientLeft bool
 
 	// Gap is the time from the end of the latest response before this request to

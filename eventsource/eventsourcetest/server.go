@@ -19,12 +19,12 @@ import (
 // the zero Server answers every request with status 204, which ends an event stream
 // for good. Its methods may be called from any goroutine.
 type Server struct {
-	// Script says what is done with the requests: its first entry with the first
-	// request, its second with the second, and so on, whatever their path.
+	// Script says what to do with the requests: its first entry is for the first
+	// request, its second for the second, and so on, whatever their path.
 	// Connections that are refused count as requests.
 	Script [][]Step
 
-	// Rest is done with every request after the script. Nil means status 204, by
+	// Rest is for every request after the script. Nil means status 204, by
 	// which a server tells a client not to reconnect (HTML §9.2.3), so that
 	// the loop over a stream ends where the script does.
 	Rest []Step
@@ -42,9 +42,9 @@ type Server struct {
 	// speaks HTTP/1.1 in the clear.
 	HTTP2 bool
 
-	// Clock is what Wait and Outage wait by and what the record's times and the
-	// Date headers are taken from; nil means clock.System, which inside a bubble
-	// is the bubble's time. It must not start at the zero time.
+	// Clock is the clock of Wait and Outage, of the times in the record and of the
+	// Date headers; nil means clock.System, which inside a bubble is the bubble's
+	// time. It must not start at the zero time.
 	Clock clock.Clock
 
 	// URL is the server's address, without a path: "http://127.0.0.1:41234", or
@@ -71,8 +71,8 @@ type Server struct {
 	outageFrom  time.Time     // what the length of an outage is counted from
 }
 
-// Start makes the server listen. It panics if the settings contradict each other,
-// if it was called before, and if there is no port to listen on.
+// Start makes the server listen. It panics if the settings contradict each other, if
+// it was called before, or if there is no port to listen on.
 func (s *Server) Start() {
 	if s.http != nil {
 		panic("eventsourcetest: the Server was started before")
@@ -143,7 +143,7 @@ func (s *Server) Start() {
 	s.client = &http.Client{Transport: transport}
 
 	s.serving.Go(func() {
-		// The error is that of Close, which is not reported.
+		// The error only says that the server was closed.
 		if s.HTTP2 {
 			_ = s.http.ServeTLS(listener, "", "")
 		} else {
@@ -152,14 +152,14 @@ func (s *Server) Start() {
 	})
 }
 
-// Client returns the client that belongs to the server: it trusts its certificate
-// and dials it under whatever host name. It is always the same one, with an
-// *http.Transport of its own, which a test may adapt before the first request or
-// clone; it has no time limits.
+// Client returns the client that belongs to the server: it trusts the server's
+// certificate and dials the server under any host name. It is always the same client,
+// without time limits, with an *http.Transport of its own, which a test may clone, or
+// adapt before the first request.
 func (s *Server) Client() *http.Client { return s.client }
 
-// DialContext connects to the server whatever the address, or refuses to as the
-// script has it. It is for an http.Transport that is not the Client's.
+// DialContext connects to the server whatever the address, or refuses to if the
+// script says so. It is for an http.Transport that is not the Client's.
 func (s *Server) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	if s.refuse() {
 		return nil, memnet.Refused(addr)
@@ -178,12 +178,11 @@ func (s *Server) Requests() []Request {
 	return requests
 }
 
-// Await waits until the condition holds for what Requests returns: that a request
-// has arrived, or has ended. It returns nil then, or the cause if ctx is done
-// before. The condition is called again whenever something changes in the record.
+// Await waits until the condition holds for what Requests returns, for instance that
+// a request has arrived or ended. It then returns nil; if ctx is done before that, it
+// returns the cause. The condition is called again whenever the record changes.
 //
-// Inside a bubble there is no need for it: synctest.Wait, or time.Sleep, settles
-// everything.
+// Inside a bubble Await is not needed: use synctest.Wait or time.Sleep.
 func (s *Server) Await(ctx context.Context, condition func([]Request) bool) error {
 	for {
 		s.mu.Lock()
@@ -200,10 +199,10 @@ func (s *Server) Await(ctx context.Context, condition func([]Request) bool) erro
 	}
 }
 
-// Close stops listening, breaks all connections off, and returns when nothing
-// that the server has started is left. It closes idle connections of the Client
-// but not those of other clients. A Do step that does not heed its Conn's context
-// holds it up. Calls after the first do nothing.
+// Close stops listening, breaks off all connections, and returns when nothing that the
+// server has started is left. It closes idle connections of the Client but not those
+// of other clients. A Do step that ignores the context of its Conn holds it up. Calls
+// after the first do nothing.
 func (s *Server) Close() {
 	if s.http == nil {
 		return
@@ -281,8 +280,8 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// arrive records a request and returns what is to be done with it; nothing once
-// the server is closed.
+// arrive records a request and returns what to do with it, or nil once the server is
+// closed.
 func (s *Server) arrive(r *http.Request) (*record, []Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -335,8 +334,7 @@ func (s *Server) entryAt(i int) []Step {
 }
 
 // willRefuse reports whether a connection is to be refused later on. Until then no
-// connection may be used twice: a request on an idle one, which may be to another
-// host name, could not be refused.
+// connection may be used twice: a request on an idle connection could not be refused.
 func (s *Server) willRefuse() bool {
 	for i := s.entry; i <= len(s.Script); i++ {
 		if _, ok := refuses(s.entryAt(i)); ok {

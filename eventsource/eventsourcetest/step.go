@@ -27,18 +27,18 @@ type Step interface {
 	step(*Conn)
 }
 
-// Send writes a text as it is and flushes it. It makes what the other steps
-// cannot: half an event, several at once, lines that end in CR, malformed fields,
-// bytes that are not UTF-8.
+// Send writes a text unchanged and flushes it. It is for what the other steps cannot
+// write: half an event, several at once, lines that end in CR, malformed fields, bytes
+// that are not UTF-8.
 type Send string
 
 func (s Send) step(c *Conn) { c.write(string(s)) }
 
 // Event writes a whole event, with its blank line, and flushes it.
 //
-// The event always has a data line, also an empty one, so that Event{ID: "7"} is
-// dispatched with empty data: a priming event. For a block without data, or to
-// clear the last event ID with an empty one, use [Send].
+// The event always has a data line, even if it is empty, so Event{ID: "7"} is
+// dispatched with empty data: a priming event. For a block without data, or to clear
+// the last event ID with an empty one, use [Send].
 type Event struct {
 	// Type and ID are the event and id fields, left out if empty. Line ends and
 	// NULs in them are written as they are.
@@ -100,9 +100,9 @@ type Status struct {
 	// Code is the status; 0 means 200.
 	Code int
 
-	// Header is all of the response's header but the Date, which is the server's
-	// clock's unless given, and what frames the body. Without a Content-Type here
-	// there is none. It is not changed.
+	// Header is the whole header of the response, except for what frames the body
+	// and the Date, which is the time of the server's clock unless Header has one.
+	// Without a Content-Type here the response has none. Header is not changed.
 	Header http.Header
 
 	// Body is the body, or its beginning. It is not sent where HTTP allows none.
@@ -120,25 +120,24 @@ func (s Status) step(c *Conn) { c.respond(s) }
 //		}
 //	})
 //
-// The function runs on a goroutine of the server. It may block, on something that
-// the test does say, but must return once the context of the Conn is done. It may
-// end the response with one of the ends, which have had their effect when it has
-// returned; otherwise the steps after Do follow.
+// The function runs on a goroutine of the server. It may block, for instance until
+// the test has done something, but must return once the context of the Conn is done.
+// It may end the response by playing one of the ends, which take effect before the
+// function returns; otherwise the steps after Do follow.
 type Do func(*Conn)
 
 func (f Do) step(c *Conn) { f(c) }
 
 // Outage refuses connections, as [Refuse] does, until the given time, more than
 // zero, has passed since the response before it ended (since Start, if there was
-// none). It stands alone in its entry, which is for as many attempts as there are
-// in that time; the first attempt after it meets the next entry. In Rest it has no
-// place.
+// none). It must be the only step of its entry, which applies to all attempts in that
+// time; the first attempt after it meets the next entry. It cannot be used in Rest.
 type Outage time.Duration
 
 func (d Outage) step(*Conn) { panic(standsAlone(d)) }
 
-// An Action is a [Step] without parameters. The zero Action is none, and panics when
-// it is played.
+// An Action is a [Step] without parameters. The zero Action is not a step, and panics
+// when it is played.
 type Action int
 
 const (
@@ -167,12 +166,12 @@ const (
 	Stall
 
 	// Refuse refuses the connection: the client's dial fails with "connection
-	// refused". It stands alone in its entry.
+	// refused". It must be the only step of its entry.
 	//
-	// It is the server's DialContext that refuses, which its Client uses. To a
-	// request that came another way, to a Loopback server's address, it is Cut. So
-	// that there is a dial to refuse, no connection is used for a second request
-	// as long as there is a Refuse or an [Outage] in what is left of the script.
+	// The server's DialContext refuses, which its Client uses. For a request that
+	// came another way, through the address of a Loopback server, Refuse is Cut. So
+	// that there is a dial to refuse, no connection is used for a second request as
+	// long as the rest of the script has a Refuse or an [Outage].
 	Refuse
 )
 
@@ -206,8 +205,8 @@ func (a Action) String() string {
 	return fmt.Sprintf("Action(%d)", int(a))
 }
 
-// refuses reports whether an entry of a script refuses connections, and if it is
-// an outage for how long.
+// refuses reports whether an entry of a script refuses connections, and for how long
+// if it is an outage.
 func refuses(entry []Step) (outage time.Duration, ok bool) {
 	if len(entry) == 0 {
 		return 0, false
