@@ -301,6 +301,23 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
+// CONTRIBUTING.md says what each internal package is for.
+func TestInternalPackagesAreListed(t *testing.T) {
+	page, err := os.ReadFile("../CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages, err := os.ReadDir("../internal")
+	if err != nil || len(packages) < 5 {
+		t.Fatalf("%d internal packages: %v", len(packages), err)
+	}
+	for _, dir := range packages {
+		if dir.IsDir() && !strings.Contains(string(page), "\n| `internal/"+dir.Name()+"` | ") {
+			t.Errorf("CONTRIBUTING.md has no row for internal/%s", dir.Name())
+		}
+	}
+}
+
 // docs/guarantees.md tells of each guarantee what limits it, which code keeps it and
 // which tests hold it, and every test that has the number of a guarantee in its name is
 // listed there. Numbers in the code are numbers of guarantees.
