@@ -22,6 +22,7 @@ import (
 	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/internal/chunk"
 	"github.com/reprise-sse/reprise/internal/reference"
+	"github.com/reprise-sse/reprise/internal/scenario"
 	"github.com/reprise-sse/reprise/internal/workloads"
 	"github.com/reprise-sse/reprise/policy"
 )
@@ -387,6 +388,103 @@ func TestG9NothingWaits(t *testing.T) {
 	}
 }
 
+// cutInManyWays plays a scenario with its bodies read whole, byte by byte, and at
+// random.
+func cutInManyWays(run runScenarios, scenarios []scenario.Scenario) (records []*scenario.Record) {
+	s := scenarios[0]
+	for _, chunk := range []int{0, 1, -1 - len(s.Server)} {
+		s.Chunk = chunk
+		records = append(records, run(s)...)
+	}
+	return records
+}
+
+// chunkingNeverMatters: how bodies are cut changes nothing, and an event is there
+// as soon as the byte is that completes it.
+func chunkingNeverMatters(records []*scenario.Record, c *complaints) {
+	whole := records[0].Text()
+	for _, r := range records {
+		if text := r.Text(); text != whole {
+			c.add("in reads of %d (-whole +cut):\n%s", r.Scenario.Chunk, cmp.Diff(strings.Split(whole, "\n"), strings.Split(text, "\n")))
+			return
+		}
+		for i, truth := range r.Truths() {
+			checkPrompt(c, r.Attempts[i], truth)
+		}
+	}
+}
+
+// checkPrompt checks when the loop was given the events of an attempt.
+func checkPrompt(c *complaints, a *scenario.Attempt, truth scenario.Truth) {
+	reads := a.Reads
+	for n, d := range a.Events {
+		if n >= len(truth.Decoded.Events) {
+			c.add("attempt %d: event %d comes out of nothing", a.Number, n+1)
+			return
+		}
+		for reads[0].Total < truth.Decoded.Events[n].End {
+			reads = reads[1:]
+		}
+		if d.At != reads[0].At {
+			c.add("attempt %d: event %d was complete at %v and given to the loop at %v", a.Number, n+1, reads[0].At, d.At)
+		}
+	}
+}
+
+func TestG9StreamChunkingNeverMatters(t *testing.T) {
+	t.Parallel()
+	p := property{
+		profile: scenario.Profile{Steady: true},
+		play:    cutInManyWays,
+		check:   chunkingNeverMatters,
+	}
+	pause := func(texts ...string) []scenario.Answer {
+		a := scenario.Answer{End: scenario.Hold}
+		for i, text := range texts {
+			a.Body = append(a.Body, scenario.Piece{Wait: time.Duration(i) * time.Second, Text: text})
+		}
+		return []scenario.Answer{a}
+	}
+	minute := scenario.Caller{Deadline: time.Minute}
+	const end = "1m0s done: context deadline exceeded"
+	p.holdsIn(t, []scenarioCase{
+		{
+			name:     "a CR ends a line at once",
+			scenario: scenario.Scenario{Server: pause("data: a\r\r"), Caller: minute},
+			want:     []string{"0s request", `0s event "a"`, end},
+		},
+		{
+			name:     "and an LF that comes later belongs to it",
+			scenario: scenario.Scenario{Server: pause("data: a\r\n\r", "\ndata: b\r\r", "\n\r\n"), Caller: minute},
+			want:     []string{"0s request", `0s event "a"`, `1s event "b"`, end},
+		},
+		{
+			name:     "a CRLF between two lines is no blank line",
+			scenario: scenario.Scenario{Server: pause("data: a\r", "\ndata: b\r", "\n\r"), Caller: minute},
+			want:     []string{"0s request", `3s event "a\nb"`, end},
+		},
+		{
+			name:     "a byte order mark and a character in pieces",
+			scenario: scenario.Scenario{Server: pause("\xef", "\xbb\xbfdata: \xe2\x82", "\xac\n\n"), Caller: minute},
+			want:     []string{"0s request", `3s event "€"`, end},
+		},
+		{
+			name:     "an event waits for its blank line, whatever follows",
+			scenario: scenario.Scenario{Server: pause("data: a\n", ": hello\n", "id: 1\n", "\ndata: b"), Caller: minute},
+			want:     []string{"0s request", `6s event "a"`, end},
+		},
+		{
+			name: "what comes after an event that ends it all is not looked at",
+			scenario: scenario.Scenario{
+				Server: pause("data: a\n\n: hello\nretry: 60000\n\nid: 1\n\ndata: b\n\n"),
+				Caller: scenario.Caller{Actions: []scenario.Action{{On: scenario.Body, Do: scenario.Cancel}}},
+			},
+			want: []string{"0s request", `0s event "a"`, "0s done: scenario: cancelled by the caller"},
+		},
+	})
+	p.holds(t)
+}
+
 func TestHooks(t *testing.T) {
 	tests := []struct {
 		name, id, input string
@@ -464,7 +562,7 @@ func TestRetainedNames(t *testing.T) {
 		fmt.Fprintf(&input, "event: type %d\nid: %d\ndata: %0*d\n\n", i, i, size, i)
 	}
 	r := strings.NewReader(input.String())
-	before := heapInUse()
+	before := int(liveHeap())
 	var kept []string
 	for event, err := range eventsource.NewDecoder(r).Events() {
 		if err != nil {
@@ -475,20 +573,11 @@ func TestRetainedNames(t *testing.T) {
 	if want := fmt.Sprint("type ", events-1); len(kept) != 2*events || kept[len(kept)-1] != want {
 		t.Fatalf("%d names, the last is %q; want %d and %q", len(kept), kept[len(kept)-1], 2*events, want)
 	}
-	if grown := heapInUse() - before; grown > 4*size {
+	if grown := int(liveHeap()) - before; grown > 4*size {
 		t.Errorf("%d IDs and types hold %d bytes", events, grown)
 	}
 	runtime.KeepAlive(kept)
 	runtime.KeepAlive(r)
-}
-
-// heapInUse returns the size of what is alive.
-func heapInUse() int {
-	var stats runtime.MemStats
-	runtime.GC()
-	runtime.GC() // the first leaves what only finalizers and weak pointers held
-	runtime.ReadMemStats(&stats)
-	return int(stats.HeapAlloc)
 }
 
 // TestEvents holds that leaving the loop loses nothing, and how the loop ends:

@@ -1,9 +1,11 @@
 package eventsource_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"math"
+	"net/http"
 	"runtime"
 	"strings"
 	"testing"
@@ -15,6 +17,8 @@ import (
 	"github.com/reprise-sse/reprise/eventsource"
 	"github.com/reprise-sse/reprise/internal/chunk"
 	"github.com/reprise-sse/reprise/internal/loopback"
+	"github.com/reprise-sse/reprise/internal/scenario"
+	"github.com/reprise-sse/reprise/policy"
 )
 
 // TestEmptyReads holds that a reader may bring nothing for a while, but not for ever.
@@ -201,7 +205,7 @@ func TestIDOutlivesTheEnd(t *testing.T) {
 func TestSpareIsNotHeld(t *testing.T) {
 	const decoders, size = 20, 256 << 10
 	event := []byte("data: " + strings.Repeat("x", size) + "\n\n")
-	before := heapInUse()
+	before := int(liveHeap())
 	var all []*eventsource.Decoder
 	for range decoders {
 		r := chunk.NewReader(chunk.Every(event, 4096))
@@ -215,7 +219,7 @@ func TestSpareIsNotHeld(t *testing.T) {
 		}
 		all = append(all, d)
 	}
-	if each := (heapInUse() - before) / decoders; each > 4<<10 {
+	if each := (int(liveHeap()) - before) / decoders; each > 4<<10 {
 		t.Errorf("each decoder holds %d bytes", each)
 	}
 	runtime.KeepAlive(all)
@@ -252,22 +256,20 @@ func TestG10Memory(t *testing.T) {
 	for _, tt := range tests {
 		const piece = 4 << 10
 		t.Run(tt.name, func(t *testing.T) {
-			repeat := []byte(strings.Repeat(tt.repeat, piece/len(tt.repeat)+1))
-			before := heapInUse()
-			most, total, at := 0, 0, 0
+			repeat := strings.Repeat(tt.repeat, piece/len(tt.repeat)+1)
+			source := &cyclic{rest: repeat, again: repeat, sizes: []int{piece}}
+			before := int(liveHeap())
+			most, total := 0, 0
 			endless := readerFunc(func(p []byte) (int, error) {
 				if total/(limit/4) != (total+piece)/(limit/4) {
-					most = max(most, heapInUse()-before)
+					most = max(most, int(liveHeap())-before)
 				}
 				if total > 5*limit {
 					return 0, io.EOF
 				}
-				n := copy(p[:min(len(p), piece)], repeat[at:])
-				if at += n; at == len(repeat) {
-					at = 0
-				}
+				n, err := source.Read(p)
 				total += n
-				return n, nil
+				return n, err
 			})
 			d := eventsource.NewDecoder(io.MultiReader(iotest.HalfReader(strings.NewReader(tt.once)), endless))
 			d.SetMaxEventSize(limit)
@@ -285,6 +287,175 @@ func TestG10Memory(t *testing.T) {
 			runtime.KeepAlive(d)
 		})
 	}
+}
+
+// readAhead is the constant of G10: what a stream may read beyond what it needs.
+const readAhead = 64 << 10
+
+// boundedMemory: whatever the server sends, a stream reads no more than its limit
+// and a constant before it refuses, and never asks for more at once.
+func boundedMemory(records []*scenario.Record, c *complaints) {
+	r := records[0]
+	for i, truth := range r.Truths() {
+		a := r.Attempts[i]
+		if most := scenario.MaxEventSize + readAhead; a.LargestRead > most {
+			c.add("attempt %d has room for %d bytes", a.Number, a.LargestRead)
+		}
+		response := (*eventsource.ResponseError)(nil)
+		if truth.Rejected && (len(a.Delivered) > 4<<10 || a.Reported != nil && errors.As(a.Reported.Err, &response) && len(response.Body) > 4<<10) {
+			c.add("attempt %d reads %d bytes of a refusal", a.Number, len(a.Delivered))
+		}
+		if !truth.TooLarge {
+			if a.Reported != nil && a.Reported.Kind == policy.TooLarge {
+				c.add("attempt %d: %v", a.Number, a.Reported.Err)
+			}
+			continue
+		}
+		if a.Reported != nil && a.Reported.Kind != policy.TooLarge {
+			c.add("attempt %d is %v with an event that is too large", a.Number, a.Reported.Kind)
+		}
+		if last := a.Reads[len(a.Reads)-1]; len(a.Reads) > 1 {
+			// All that was read before the last read was within the limit.
+			if before := a.Reads[len(a.Reads)-2].Total; last.Total-before > readAhead || beyondLimit(a.Delivered[:before]) {
+				c.add("attempt %d goes on reading an event that is too large, up to byte %d", a.Number, last.Total)
+			}
+		}
+	}
+}
+
+// beyondLimit reports whether the line at the end of a stream is beyond the limit.
+func beyondLimit(delivered []byte) bool {
+	delivered = bytes.TrimPrefix(delivered, []byte("\ufeff"))
+	return len(delivered)-1-bytes.LastIndexAny(delivered, "\r\n") > scenario.MaxEventSize
+}
+
+func TestG10StreamMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	p := property{profile: scenario.Profile{Hostile: true}, check: boundedMemory}
+	flood := func(start, text string) []scenario.Answer {
+		return []scenario.Answer{{Body: []scenario.Piece{{Text: start}, {Text: text, Times: 1 << 17}}}}
+	}
+	tooLarge := []string{"0s request", "0s too large", "0s done: scenario: the policy's script has ended"}
+	fine := []string{"0s request", "0s ended", "0s done: scenario: the policy's script has ended"}
+	p.holdsIn(t, []scenarioCase{
+		{"a line without end", scenario.Scenario{Server: flood("data: ", "x")}, tooLarge},
+		{"an ID without end", scenario.Scenario{Server: flood("id: ", "x")}, tooLarge},
+		{"a type without end", scenario.Scenario{Server: flood("event: ", "x")}, tooLarge},
+		{"a comment without end", scenario.Scenario{Server: flood(": ", "x")}, tooLarge},
+		{"a field name without end", scenario.Scenario{Server: flood("", "x")}, tooLarge},
+		{"data without end", scenario.Scenario{Server: flood("", "data: x\n")}, tooLarge},
+		{"empty data without end", scenario.Scenario{Server: flood("", "data\r")}, tooLarge},
+		{"many comments", scenario.Scenario{Server: flood("", ": x\n")}, fine},
+		{"many IDs", scenario.Scenario{Server: flood("", "id: x\n")}, fine},
+		{"many blank lines", scenario.Scenario{Server: flood("", "\n")}, fine},
+		{"a refusal without end", scenario.Scenario{Server: []scenario.Answer{{Status: 404, Body: []scenario.Piece{{Text: "x", Times: 1 << 17}}}}}, nil},
+	})
+	p.holds(t)
+}
+
+// TestG10HeapStaysSmall holds the same for the live heap: whether the server lets no
+// event end, or sends what never becomes an event, or events, a stream holds little
+// more than its limit, and nothing of what it has used.
+func TestG10HeapStaysSmall(t *testing.T) {
+	const limit = 1 << 20
+	long := strings.Repeat("x", limit/4)
+	for _, tt := range []struct {
+		name, start, repeat string
+		tooLarge            bool
+	}{
+		{"a line of data", "data: ", "x", true},
+		{"lines of data", "", "data: x\n", true},
+		{"lines of data, CR", "", "data: x\r", true},
+		{"empty lines of data", "", "data\n", true},
+		{"large lines of data", "", "data: " + long + "\n", true},
+		{"a comment", ": ", "x", true},
+		{"an unknown field", "x: ", "x", true},
+		{"no field", "", "x", true},
+		{"an ID", "data: x\nid: ", "x", true},
+		{"a type", "data: x\nevent: ", "x", true},
+		{"a retry", "retry: ", "1", true},
+		{"a line that is not UTF-8", "data: ", "\xff", true},
+		{"lines that are not UTF-8", "", "data: \xf0\x90\n", true},
+		{"NULs", "data: ", "\x00", true},
+		{"byte order marks", "", "\uFEFF", true},
+		{"a line after small events", strings.Repeat("data: x\n\n", 1000) + "data: ", "x", true},
+		{"comments", "", ": ping\n\n", false},
+		{"blank lines", "", "\n", false},
+		{"blank lines, CR", "", "\r", false},
+		{"blank lines, CRLF", "", "\r\n", false},
+		{"unknown fields", "", "x: y\n", false},
+		{"types", "", "event: x\n\n", false},
+		{"IDs", "", "id: x\n\n", false},
+		{"retries", "", "retry: 1000\n", false},
+		{"large comments", "", ": " + long + long + "\n", false},
+		{"large IDs", "", "id: " + long + "\n\n", false},
+		{"large types", "", "event: " + long + "\n", false},
+		{"large types of events", "", "event: " + long + "\ndata\n\n", false},
+		{"small events", "", "data:x\n\n", false},
+		{"large events", "", "data: " + long + "\n\n", false},
+		{"large events that are not UTF-8", "", "data: " + strings.Repeat("\xff", limit/16) + "\n\n", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := flood{start: tt.start, repeat: tt.repeat, size: 2 * limit, every: limit / 4}
+			if tt.tooLarge {
+				f.size = 6 * limit // an empty line of data has one byte of data in five
+			}
+			err := f.play(t, limit)
+			if tt.tooLarge != errors.Is(err, eventsource.ErrEventTooLarge) || !tt.tooLarge && err != nil && !errors.Is(err, eventsource.ErrTruncated) {
+				t.Errorf("the error is %v", err)
+			}
+			if f.grown > limit+limit/2 {
+				t.Errorf("the live heap grew by %d KiB", f.grown>>10)
+			}
+		})
+	}
+}
+
+// A flood is a response that begins with start and repeats a text, up to a size.
+type flood struct {
+	start, repeat string
+	size          int
+	coding        string // the Content-Encoding of all that, if any
+	every         int    // how much is read between two measurements
+
+	grown int // the live heap, at most
+}
+
+// play has a stream read the response and returns its error.
+func (f *flood) play(t *testing.T, limit int) error {
+	repeat := strings.Repeat(f.repeat, 1+16<<10/len(f.repeat))
+	all := io.LimitReader(io.MultiReader(strings.NewReader(f.start), &cyclic{rest: repeat, again: repeat, sizes: []int{4 << 10}}), int64(f.size))
+	before, read := int(liveHeap()), 0
+	measure := func() { f.grown = max(f.grown, int(liveHeap())-before) }
+	body := readerFunc(func(p []byte) (int, error) {
+		n, err := all.Read(p[:min(len(p), f.every)])
+		if (read+n)/f.every > read/f.every {
+			measure()
+		}
+		read += n
+		return n, err
+	})
+	client := eventsource.Client{
+		HTTPClient: &http.Client{Transport: roundTripperFunc(func(*http.Request) (*http.Response, error) {
+			resp := response(200, "text/event-stream", io.NopCloser(body))
+			if f.coding != "" {
+				resp.Header.Set("Content-Encoding", f.coding)
+			}
+			return resp, nil
+		})},
+		Policy: policy.Never, MaxEventSize: limit,
+		Trace: &eventsource.Trace{End: func(policy.Attempt) { measure() }},
+	}
+	req := get(t.Context())
+	if f.coding != "" {
+		req.Header.Set("Accept-Encoding", f.coding)
+	}
+	var last error
+	for _, err := range client.Stream(req).Events() {
+		last = err
+	}
+	runtime.KeepAlive(repeat)
+	return last
 }
 
 // TestWorkIsLinear counts what is searched in vain and what is moved, for inputs and
@@ -353,9 +524,11 @@ func TestWorkIsLinear(t *testing.T) {
 	}
 }
 
-// A cyclic reader hands out its bytes in reads of the given sizes, in turn.
+// A cyclic reader hands out its bytes in reads of the given sizes, in turn, and then
+// again, if there are any.
 type cyclic struct {
 	rest  string
+	again string
 	sizes []int
 	next  int
 }
@@ -365,7 +538,9 @@ func (c *cyclic) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n := copy(p[:min(len(p), c.sizes[c.next%len(c.sizes)])], c.rest)
-	c.rest = c.rest[n:]
+	if c.rest = c.rest[n:]; c.rest == "" {
+		c.rest = c.again
+	}
 	c.next++
 	return n, nil
 }
