@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -25,9 +24,7 @@ import (
 )
 
 // This file runs the vectors about decoding: those of the web platform tests
-// through the Decoder, and what a browser was seen to do through a Stream. The
-// vectors about HTTP are in conformance_network_test.go and
-// conformance_http_test.go.
+// through the Decoder, and what a browser was seen to do through a Stream.
 
 // must unwraps the result of a loader.
 func must[T any](t *testing.T, load func() (T, error)) T {
@@ -65,99 +62,41 @@ func TestVectorsFormat(t *testing.T) {
 	for _, v := range must(t, vectors.Formats) {
 		t.Run(v.Name, func(t *testing.T) {
 			input := bytes.Join(v.Chunks, nil)
-			try := func(way string, r io.Reader) {
-				t.Helper()
-				events, id, retry, hasRetry := adoptBytes(t, v.InitialLastEventID, r)
-				if v.AnyRetry {
-					if retry < 0 || hasRetry && retry == 0 {
-						t.Errorf("cut %s: the reconnection time is %v", way, retry)
-					}
-					retry, hasRetry = v.Retry, v.HasRetry
+			readers := decodingReaders(string(input))
+			readers["as its source does"] = chunk.NewReader(v.Chunks)
+			for way, r := range readers {
+				got := decodeWith(decodingMethods[0], eventsource.NewHookedDecoder(r, v.InitialLastEventID, nil, nil, nil))
+				if got.End != io.EOF && got.End != eventsource.ErrTruncated {
+					t.Errorf("the end is %v", got.End)
 				}
-				want := reference.Result{Events: referenceEvents(v.Events), LastEventID: v.LastEventID, Retry: v.Retry, HasRetry: v.HasRetry}
-				got := reference.Result{Events: events, LastEventID: id, Retry: retry, HasRetry: hasRetry}
-				agree(t, v.Name, cmp.Diff(want, got))
+				want := decoding{Events: vectorEvents(v.Events, 0), End: got.End, LastEventID: v.LastEventID, Retry: v.Retry, HasRetry: v.HasRetry}
+				if v.AnyRetry {
+					if got.Retry < 0 || got.HasRetry && got.Retry == 0 {
+						t.Errorf("the reconnection time is %v", got.Retry)
+					}
+					want.Retry, want.HasRetry = got.Retry, got.HasRetry
+				}
+				agree(t, v.Name, cmp.Diff(want, got, sameErrors))
 				if t.Failed() {
 					t.Fatalf("cut %s", way)
 				}
 			}
-			try("as its source does", chunk.NewReader(v.Chunks))
-			if len(input) > 1<<20 {
-				// A slice of pieces of one byte would be many times the input.
-				try("whole", bytes.NewReader(input))
-				try("byte by byte", iotest.OneByteReader(bytes.NewReader(input)))
-				try("by 1448", chunk.NewReader(chunk.Every(input, 1448)))
-				return
-			}
-			for way, pieces := range chunk.Ways(input, 1) {
-				try(way, chunk.NewReader(pieces))
-			}
-			result := reference.Decode(input, v.InitialLastEventID)
-			for i := range result.Events {
-				result.Events[i] = reference.Event{Type: result.Events[i].Type, Data: result.Events[i].Data, LastEventID: result.Events[i].LastEventID}
-			}
-			if diff := cmp.Diff(referenceEvents(v.Events), result.Events); diff != "" {
+			result := fromReference(reference.Decode(input, v.InitialLastEventID))
+			if diff := cmp.Diff(vectorEvents(v.Events, 0), result.Events); diff != "" {
 				t.Errorf("the reference (-vector +reference):\n%s", diff)
 			}
 		})
 	}
 }
 
-func referenceEvents(list []vectors.Event) (events []reference.Event) {
+// vectorEvents returns the events of one connection.
+func vectorEvents(list []vectors.Event, connection int) (events []eventsource.Event) {
 	for _, e := range list {
-		events = append(events, reference.Event{Type: e.Type, Data: e.Data, LastEventID: e.LastEventID})
+		if e.Connection == connection {
+			events = append(events, eventsource.Event{Type: e.Type, Data: e.Data, LastEventID: e.LastEventID})
+		}
 	}
 	return events
-}
-
-// adoptBytes decodes r with a Decoder, or, if there is an ID to start from, with a
-// Stream that adopts it.
-func adoptBytes(t *testing.T, lastEventID string, r io.Reader) (events []reference.Event, id string, retry time.Duration, hasRetry bool) {
-	t.Helper()
-	take := func(e eventsource.Event, err error) {
-		if err != nil {
-			if !errors.Is(err, eventsource.ErrTruncated) {
-				t.Errorf("the end is %v", err)
-			}
-			return
-		}
-		events = append(events, reference.Event{Type: e.Type, Data: e.Data, LastEventID: e.LastEventID})
-	}
-	if lastEventID == "" {
-		d := eventsource.NewDecoder(r)
-		for e, err := range d.Events() {
-			take(e, err)
-		}
-		retry, hasRetry = d.Retry()
-		return events, d.LastEventID(), retry, hasRetry
-	}
-	client := eventsource.Client{
-		Policy: policy.Never,
-		Trace:  &eventsource.Trace{Retry: func(d time.Duration) { retry, hasRetry = d, true }},
-	}
-	next := vectorRequest(t.Context())
-	next.Header.Set("Last-Event-ID", lastEventID)
-	s := client.Adopt(vectorResponse(200, r), next)
-	for e, err := range s.Events() {
-		take(e, err)
-	}
-	return events, s.LastEventID(), retry, hasRetry
-}
-
-func vectorRequest(ctx context.Context) *http.Request {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://vectors.test/stream", nil)
-	if err != nil {
-		panic(err)
-	}
-	return req
-}
-
-func vectorResponse(status int, body io.Reader) *http.Response {
-	return &http.Response{
-		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"text/event-stream"}},
-		Body:   io.NopCloser(body),
-	}
 }
 
 // An answer is what became of a server's script, in the terms of the browser
@@ -257,14 +196,14 @@ func (s *scriptedServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.seen(req)
 	s.requests++
 	if s.requests > len(s.connections) {
-		return vectorResponse(204, http.NoBody), nil
+		return response(204, "text/event-stream", http.NoBody), nil
 	}
 	c := s.connections[s.requests-1]
 	r := chunk.NewReader(c.Chunks)
 	if c.Cut {
 		r.End = io.ErrUnexpectedEOF
 	}
-	return vectorResponse(200, r), nil
+	return response(200, "text/event-stream", io.NopCloser(r)), nil
 }
 
 // streamAnswer runs a Client with all its defaults over a script, on a test clock,
@@ -317,7 +256,7 @@ func streamAnswer(t *testing.T, v vectors.Browser) (a answer) {
 			},
 		}
 		var end error
-		for e, err := range client.Stream(vectorRequest(ctx)).Events() {
+		for e, err := range client.Stream(get(ctx)).Events() {
 			if err != nil {
 				end = err
 				break
@@ -348,15 +287,10 @@ func testBrowser(t *testing.T, list []vectors.Browser) {
 			agree(t, v.ID, cmp.Diff(browserAnswer(v), ours, answerOptions))
 
 			// The Decoder alone, on the first connection, however it is cut.
-			var want []reference.Event
-			for _, e := range ours.Events {
-				if e.Connection == 0 {
-					want = append(want, reference.Event{Type: e.Type, Data: e.Data, LastEventID: e.LastEventID})
-				}
-			}
+			want := vectorEvents(ours.Events, 0)
 			for way, pieces := range chunk.Ways(bytes.Join(v.Connections[0].Chunks, nil), 1) {
-				events, _, _, _ := adoptBytes(t, "", chunk.NewReader(pieces))
-				if diff := cmp.Diff(want, events); diff != "" {
+				got := decodeWith(decodingMethods[0], eventsource.NewDecoder(chunk.NewReader(pieces)))
+				if diff := cmp.Diff(want, got.Events); diff != "" {
 					t.Errorf("cut %s (-stream +decoder):\n%s", way, diff)
 				}
 			}
