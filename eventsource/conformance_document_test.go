@@ -5,77 +5,57 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/reprise-sse/reprise/internal/vectors"
 )
 
-// The document names code and tests for every statement of the standard. What it
-// names must exist, and no cell of its tables may be empty.
+// docs/conformance.md names code and tests for every statement of the standard. That
+// they exist is for TestDocuments to see; here, that none is missing, and that each
+// vector is one that its test runs.
 func TestConformanceDocument(t *testing.T) {
 	b, err := os.ReadFile("../docs/conformance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	names, files := vectorNames(t), goFiles{}
+	vectorsOf := vectorNames(t)
 	rows, statements := 0, 0
 	var columns []string
 	for n, line := range strings.Split(string(b), "\n") {
-		if !strings.HasPrefix(line, "|") {
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		switch {
+		case !strings.HasPrefix(line, "|"):
 			columns = nil
 			continue
-		}
-		cells := strings.Split(strings.Trim(line, "|"), "|")
-		if columns == nil {
-			for _, c := range cells {
-				columns = append(columns, strings.TrimSpace(c))
-			}
+		case columns == nil:
+			columns = cells
 			continue
-		}
-		if strings.Trim(line, "|-") == "" {
+		case strings.Trim(line, "|-") == "":
 			continue
-		}
-		rows++
-		if len(cells) != len(columns) {
+		case len(cells) != len(columns):
 			t.Errorf("line %d has %d cells, its table has %d columns", n+1, len(cells), len(columns))
 			continue
 		}
+		rows++
 		for i, cell := range cells {
-			if strings.TrimSpace(cell) == "" {
-				t.Errorf("line %d: the cell %s is empty", n+1, columns[i])
+			column, spans := strings.TrimSpace(columns[i]), aSpan.FindAllStringSubmatch(cell, -1)
+			if strings.TrimSpace(cell) == "" || len(spans) == 0 && (column == "Code" || column == "Test") {
+				t.Errorf("line %d names nothing in the column %s", n+1, column)
 			}
-			refs := regexp.MustCompile("`[^`]+`").FindAllString(cell, -1)
-			for j := range refs {
-				refs[j] = strings.Trim(refs[j], "`")
-			}
-			switch columns[i] {
-			case "Code":
+			if column == "Code" {
 				statements++
-				if len(refs) == 0 {
-					t.Errorf("line %d names no code", n+1)
+			}
+			for _, m := range spans {
+				test := aTest.FindStringSubmatch(m[1])
+				if column == "Code" && !aCode.MatchString(m[1]) || column == "Test" && (test == nil || test[1] == "") {
+					t.Errorf("line %d: %s is not for the column %s", n+1, m[1], column)
 				}
-				for _, ref := range refs {
-					file, function, _ := strings.Cut(ref, ":")
-					if !files.functions(t, "../"+file)[function] {
-						t.Errorf("line %d: there is no function %s in %s", n+1, function, file)
-					}
+				if test == nil {
+					continue
 				}
-			case "Test":
-				if len(refs) == 0 {
-					t.Errorf("line %d names no test", n+1)
-				}
-				for _, ref := range refs {
-					dir, name, _ := strings.Cut(ref, ":")
-					test, vector, isVector := strings.Cut(name, "/")
-					if !files.tests(t, "../"+dir)[test] {
-						t.Errorf("line %d: there is no %s in %s", n+1, test, dir)
-					}
-					if isVector && !names[test][vector] {
-						t.Errorf("line %d: %s runs no vector %s", n+1, test, vector)
-					}
+				if _, vector, ok := strings.Cut(m[1], test[2]+"/"); ok && !vectorsOf[test[2]][vector] {
+					t.Errorf("line %d: %s runs no vector %s", n+1, test[2], vector)
 				}
 			}
 		}
@@ -84,12 +64,7 @@ func TestConformanceDocument(t *testing.T) {
 		t.Errorf("%d rows, %d of them statements: the tables were not read", rows, statements)
 	}
 
-	// Every reason of the table of differences is explained.
-	reasons := map[string]bool{}
 	for _, reason := range must(t, vectors.Differences) {
-		reasons[reason] = true
-	}
-	for reason := range reasons {
 		if !strings.Contains(string(b), "\n| "+reason+" |") {
 			t.Errorf("the document does not explain the difference %q", reason)
 		}
@@ -98,24 +73,20 @@ func TestConformanceDocument(t *testing.T) {
 
 // vectorNames returns the names of the vectors that each test runs.
 func vectorNames(t *testing.T) map[string]map[string]bool {
-	names := map[string]map[string]bool{}
-	add := func(test, vector string) {
-		if names[test] == nil {
-			names[test] = map[string]bool{}
-		}
-		names[test][vector] = true
+	names := map[string]map[string]bool{
+		"TestVectorsFormat": {}, "TestVectorsNetwork": {}, "TestVectorsBrowserNamed": {}, "TestVectorsBrowserHTTP": {},
 	}
 	for _, v := range must(t, vectors.Formats) {
-		add("TestVectorsFormat", v.Name)
+		names["TestVectorsFormat"][v.Name] = true
 	}
 	for _, v := range must(t, vectors.Networks) {
-		add("TestVectorsNetwork", v.Name)
+		names["TestVectorsNetwork"][v.Name] = true
 	}
 	for _, v := range must(t, vectors.BrowserNamed) {
-		add("TestVectorsBrowserNamed", v.ID)
+		names["TestVectorsBrowserNamed"][v.ID] = true
 	}
 	for _, v := range must(t, vectors.BrowserHTTP) {
-		add("TestVectorsBrowserHTTP", v.ID)
+		names["TestVectorsBrowserHTTP"][v.ID] = true
 	}
 	return names
 }
@@ -159,22 +130,4 @@ func functionName(f *ast.FuncDecl) string {
 		}
 	}
 	return name
-}
-
-// tests returns the tests and fuzz targets in a directory.
-func (g goFiles) tests(t *testing.T, dir string) map[string]bool {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests := map[string]bool{}
-	for _, file := range files {
-		for name := range g.functions(t, file) {
-			if strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz") {
-				tests[name] = true
-			}
-		}
-	}
-	return tests
 }
