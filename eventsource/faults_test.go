@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"github.com/reprise-sse/reprise/eventsource"
 	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/internal/faultproxy"
+	"github.com/reprise-sse/reprise/internal/h2test"
 	"github.com/reprise-sse/reprise/policy"
 )
 
@@ -341,32 +343,6 @@ func TestFaultHeaderByteByByte(t *testing.T) {
 	}
 }
 
-// TestFaultSlowdown drops the bandwidth in the middle of a large event. It is
-// whole when it comes.
-func TestFaultSlowdown(t *testing.T) {
-	large := strings.Repeat("0123456789", 20_000)
-	slowed := make(chan struct{})
-	p := newFaultyPath(t, nil, []Step{
-		numbered(1), Do(func(*Conn) { <-slowed }), Send("data: " + large + "\n\n"), numbered(2), Stall,
-	})
-	p.run(t)
-	if data := <-p.events; data != "1" {
-		t.Errorf("event %q", data)
-	}
-	p.proxy.Inject(faultproxy.Throttle(1000, time.Second, p.clock))
-	close(slowed)
-	data, took := p.throttled(t)
-	if data != large || took < 200*time.Second {
-		t.Errorf("an event of %d bytes after %v", len(data), took)
-	}
-	if data, _ := p.throttled(t); data != "2" {
-		t.Errorf("event %q", data)
-	}
-	if len(p.ends) != 0 {
-		t.Errorf("%d attempts have ended", len(p.ends))
-	}
-}
-
 // TestFaultStall holds the stream up for 10 s, within the idle timeout and beyond
 // one: it goes on, or is resumed.
 func TestFaultStall(t *testing.T) {
@@ -553,4 +529,149 @@ func respondDNS(query []byte, code int) []byte {
 		resp = append(resp, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1)
 	}
 	return resp
+}
+
+// An h2play is what an HTTP/2 server does with the n-th request, from 1, on any
+// of its connections. It returns the connections' end if that is due.
+type h2play func(n int, c *h2test.Conn, s *h2test.Stream)
+
+// serveHTTP2 starts an HTTP/2 server that plays; each stream on a goroutine of its
+// own.
+func serveHTTP2(t *testing.T, play h2play) *h2test.Server {
+	var mu sync.Mutex
+	n := 0
+	srv := h2test.Start(func(c *h2test.Conn) {
+		var streams sync.WaitGroup
+		defer streams.Wait()
+		for {
+			s, err := c.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			n++
+			number := n
+			mu.Unlock()
+			streams.Go(func() { play(number, c, s) })
+		}
+	})
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+// An HTTP/2 server does what net/http's own never does, before
+// the header, after an event and in the middle of one. Each is one attempt that has
+// ended, with its wait, and the stream goes on from the last ID.
+func TestHTTP2Faults(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault      func(c *h2test.Conn, s *h2test.Stream)
+		goesOn     bool // the stream does not notice
+		reconnects bool // the next attempt is on another connection
+		lossy      bool // TCP may lose what was sent before (Linux does not)
+	}{
+		"RST_STREAM INTERNAL_ERROR":    {fault: func(_ *h2test.Conn, s *h2test.Stream) { s.Reset(h2test.InternalError) }},
+		"RST_STREAM CANCEL":            {fault: func(_ *h2test.Conn, s *h2test.Stream) { s.Reset(h2test.Cancel) }},
+		"RST_STREAM ENHANCE_YOUR_CALM": {fault: func(_ *h2test.Conn, s *h2test.Stream) { s.Reset(h2test.EnhanceYourCalm) }},
+		"RST_STREAM REFUSED_STREAM":    {fault: func(_ *h2test.Conn, s *h2test.Stream) { s.Reset(h2test.RefusedStream) }},
+		"RST_STREAM PROTOCOL_ERROR":    {fault: func(_ *h2test.Conn, s *h2test.Stream) { s.Reset(h2test.ProtocolError) }, reconnects: true},
+		"GOAWAY, not processed": {
+			fault: func(c *h2test.Conn, _ *h2test.Stream) { c.GoAway(0, h2test.NoError) }, reconnects: true,
+		},
+		"GOAWAY, then dropped": {
+			fault: func(c *h2test.Conn, s *h2test.Stream) { c.GoAway(s.ID, h2test.EnhanceYourCalm); c.Close() }, reconnects: true, lossy: true,
+		},
+		"GOAWAY, goes on": {
+			fault: func(c *h2test.Conn, s *h2test.Stream) { c.GoAway(s.ID, h2test.NoError) }, reconnects: true, goesOn: true,
+		},
+		"connection closed": {fault: func(c *h2test.Conn, _ *h2test.Stream) { c.Close() }, reconnects: true, lossy: true},
+		"connection reset":  {fault: func(c *h2test.Conn, _ *h2test.Stream) { c.Reset() }, reconnects: true, lossy: true},
+	} {
+		for moment, sent := range map[string]string{
+			"before the header": "-",
+			"before an event":   "",
+			"after an event":    "id: 1\ndata: a\n\n",
+			"inside an event":   "id: 1\ndata: a\n\nid: 2\ndata: b",
+		} {
+			t.Run(name+"/"+moment, func(t *testing.T) {
+				var mu sync.Mutex
+				var on []int // the connection of each request
+				srv := serveHTTP2(t, func(n int, conn *h2test.Conn, s *h2test.Stream) {
+					mu.Lock()
+					on = append(on, conn.Number)
+					mu.Unlock()
+					switch n {
+					case 1:
+						if sent != "-" {
+							s.Respond(200, typed("text/event-stream"), false)
+							s.Data(sent, false)
+						}
+						c.fault(conn, s)
+						if c.goesOn {
+							if sent == "-" {
+								s.Respond(200, typed("text/event-stream"), false)
+							}
+							s.Data("\n\nid: 7\ndata: on\n\n", true)
+						}
+					case 2:
+						s.Respond(200, typed("text/event-stream"), false)
+						s.Data("id: 8\ndata: next\n\n", true)
+					default:
+						s.Respond(204, nil, true)
+					}
+				})
+				fake := clock.NewFake(time.Time{})
+				var w watcher
+				var ids []string // that the requests had
+				client := eventsource.Client{
+					HTTPClient: srv.Client(), Policy: strict, Clock: fake, Trace: w.advancing(fake),
+					Prepare: func(req *http.Request) error { ids = append(ids, req.Header.Get("Last-Event-ID")); return nil },
+				}
+				data, err := collect(client.Stream(request(t.Context(), t, srv.URL)))
+				srv.Close() // its goroutines are done with the slice
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				want, resumed := []string{"next"}, ""
+				if strings.HasPrefix(sent, "id: 1") {
+					want, resumed = []string{"a", "next"}, "1"
+				}
+				if c.goesOn {
+					want = slices.Insert(want, len(want)-1, "on")
+					if moment == "inside an event" {
+						want = slices.Insert(want, len(want)-2, "b")
+					}
+					resumed = "7"
+				}
+				if len(on) != 3 {
+					t.Fatalf("%d requests, want 3", len(on))
+				}
+				if lost := c.lossy && len(data) == 1; lost {
+					want, resumed = []string{"next"}, ""
+				}
+				if diff := cmp.Diff(want, data); diff != "" {
+					t.Errorf("events (-want +got):\n%s", diff)
+				}
+				if ids[1] != resumed {
+					t.Errorf("resumed from %q, want %q", ids[1], resumed)
+				}
+				if sameConnection := on[1] == on[0]; sameConnection == c.reconnects {
+					t.Errorf("the requests came on the connections %v", on)
+				}
+				kind := policy.Dropped
+				switch {
+				case c.goesOn:
+					kind = policy.Ended
+				case sent == "-":
+					kind = policy.Failed
+				}
+				if first := w.ends[0]; first.Kind != kind || (first.Err == nil) != c.goesOn {
+					t.Errorf("the first attempt ended %v with %v, want %v", first.Kind, first.Err, kind)
+				}
+				if diff := cmp.Diff(seconds(3, 3), w.waits); diff != "" {
+					t.Errorf("waits (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/reprise-sse/reprise/clock"
 	"github.com/reprise-sse/reprise/eventsource"
+	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/internal/h2test"
 	"github.com/reprise-sse/reprise/policy"
 )
@@ -340,41 +343,33 @@ func TestG1NeverResentRace(t *testing.T) {
 	}
 }
 
-// An HTTP/2 server that refuses the first stream asked for, in one way or another.
-//
-// With a busy channel it opens one before, and leaves that to the test.
-func startRefusingServer(refuse func(c *h2test.Conn, s *h2test.Stream), busy chan<- *h2test.Stream) (srv *h2test.Server, arrivals func() []int) {
+// startRefusingServer starts an HTTP/2 server that refuses every other stream, from the
+// first, in one way or another. If there is a channel, one more stream comes before; it is
+// opened and sent to it.
+func startRefusingServer(t *testing.T, refuse func(c *h2test.Conn, s *h2test.Stream), busy chan<- *h2test.Stream) (srv *h2test.Server, arrivals func() []int) {
 	var mu sync.Mutex
 	var on []int // the connection of each request
-	srv = h2test.Start(func(c *h2test.Conn) {
-		for {
-			s, err := c.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			if busy != nil {
-				s.Respond(200, eventStreamHeader, false)
-				busy <- s
-				busy = nil
-				mu.Unlock()
-				continue
-			}
-			on = append(on, c.Number)
-			n := len(on)
-			mu.Unlock()
-			if n%2 == 1 {
-				refuse(c, s)
-				continue
-			}
-			s.Respond(200, eventStreamHeader, false)
-			s.Data("data: m\n\n", true)
+	srv = serveHTTP2(t, func(n int, c *h2test.Conn, s *h2test.Stream) {
+		if busy != nil && n == 1 {
+			s.Respond(200, typed("text/event-stream"), false)
+			busy <- s
+			return
 		}
+		mu.Lock()
+		on = append(on, c.Number)
+		n = len(on)
+		mu.Unlock()
+		if n%2 == 1 {
+			refuse(c, s)
+			return
+		}
+		s.Respond(200, typed("text/event-stream"), false)
+		s.Data("data: m\n\n", true)
 	})
 	return srv, func() []int {
 		mu.Lock()
 		defer mu.Unlock()
-		return append([]int(nil), on...)
+		return slices.Clone(on)
 	}
 }
 
@@ -390,8 +385,7 @@ func TestG1NeverResentOverHTTP2(t *testing.T) {
 		{"GOAWAY", func(c *h2test.Conn, s *h2test.Stream) { c.GoAway(max(s.ID, 2)-2, h2test.NoError) }, []int{1, 2}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			plain, arrivals := startRefusingServer(tt.refuse, nil)
-			t.Cleanup(plain.Close)
+			plain, arrivals := startRefusingServer(t, tt.refuse, nil)
 			resp, err := plain.Client().Do(resendable(t, "GET", plain.URL+"/feed"))
 			if err != nil {
 				t.Fatal(err)
@@ -402,8 +396,7 @@ func TestG1NeverResentOverHTTP2(t *testing.T) {
 			}
 
 			others := make(chan *h2test.Stream, 1)
-			srv, arrivals := startRefusingServer(tt.refuse, others)
-			t.Cleanup(srv.Close)
+			srv, arrivals := startRefusingServer(t, tt.refuse, others)
 			// Somebody else's stream on the same connection.
 			busy, err := srv.Client().Do(resendable(t, "GET", srv.URL))
 			if err != nil {
@@ -430,6 +423,123 @@ func TestG1NeverResentOverHTTP2(t *testing.T) {
 			if got, err := io.ReadAll(busy.Body); string(got) != event || err != nil {
 				t.Errorf("the other stream on the connection reads %q, then %v", got, err)
 			}
+		})
+	}
+}
+
+var earlyHints = http.Header{"Link": {"</style.css>; rel=preload"}}
+
+// On HTTP/2 net/http resends a refused request also when an informational response
+// came before the refusal, so that does not count as an answer.
+func TestG1NeverResentAfterEarlyHints(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		refuse func(c *h2test.Conn, s *h2test.Stream)
+	}{
+		{"REFUSED_STREAM", func(_ *h2test.Conn, s *h2test.Stream) {
+			s.Respond(http.StatusEarlyHints, earlyHints, false)
+			s.Reset(h2test.RefusedStream)
+		}},
+		{"GOAWAY", func(c *h2test.Conn, s *h2test.Stream) {
+			s.Respond(http.StatusEarlyHints, earlyHints, false)
+			c.GoAway(max(s.ID, 2)-2, h2test.NoError)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv, arrivals := startRefusingServer(t, tt.refuse, nil)
+			history, _ := attemptsOf(t, srv.Client(), resendable(t, "GET", srv.URL+"/feed"), func() int { return len(arrivals()) })
+			want := []perAttempt{{policy.Failed, 1}, {policy.Ended, 2}}
+			if diff := cmp.Diff(want, history); diff != "" {
+				t.Errorf("attempts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A RoundTripper may repeat a request after a 401: with a fresh token it is one more try
+// inside the same attempt, with the ID, and without a wait or a count. The one here is
+// that of an example.
+func TestRepetitionAfter401IsNoResend(t *testing.T) {
+	overNetworks(t, func(t *testing.T, serve func(...[]Step) *Server) {
+		srv := serve(
+			[]Step{Event{ID: "3", Data: "a"}, Cut},
+			[]Step{Status{Code: 401, Body: "expired"}},
+			[]Step{Event{ID: "4", Data: "b"}, End},
+		)
+		tokens := 0
+		client := &http.Client{Transport: &Refresher{Base: srv.Client().Transport, Fetch: func(context.Context) (string, error) {
+			tokens++
+			return strconv.Itoa(tokens), nil
+		}}}
+		s := play(t, srv, eventsource.Client{HTTPClient: client, Policy: strict})
+		if diff := cmp.Diff([]string{"a", "b"}, s.data()); diff != "" || s.err != nil {
+			t.Errorf("error %v, events (-want +got):\n%s", s.err, diff)
+		}
+		var got []string
+		for _, r := range srv.Requests() {
+			got = append(got, fmt.Sprint(r.Header.Get("Authorization"), ", ID ", r.LastEventID, ", after ", r.Gap))
+		}
+		want := []string{
+			"Bearer 1, ID , after 0s",
+			"Bearer 1, ID 3, after 3s",
+			"Bearer 2, ID 3, after 0s",
+			"Bearer 2, ID 4, after 3s",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		if len(s.ends) != 3 { // the last is the 204
+			t.Errorf("%d attempts, want 3", len(s.ends))
+		}
+	})
+}
+
+// A server that sends informational responses and nothing else is left, though no
+// limit on the time is set.
+func TestAttackInformationalResponses(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		start func(t *testing.T) (url string, client *http.Client)
+	}{
+		{"HTTP1", func(t *testing.T) (string, *http.Client) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer c.Close()
+				if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+					return
+				}
+				for err == nil {
+					_, err = io.WriteString(c, strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n", 100))
+				}
+			}()
+			t.Cleanup(func() { l.Close(); <-served })
+			return "http://" + l.Addr().String(), keepAliveClient(t)
+		}},
+		{"HTTP2", func(t *testing.T) (string, *http.Client) {
+			srv := serveHTTP2(t, func(_ int, _ *h2test.Conn, s *h2test.Stream) {
+				for s.Respond(http.StatusEarlyHints, earlyHints, false) == nil {
+				}
+			})
+			return srv.URL, srv.Client()
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			url, client := tt.start(t)
+			c := eventsource.Client{HTTPClient: client, Policy: policy.Never, ConnectTimeout: -1}
+			_, err := collect(c.Stream(resendable(t, "GET", url)))
+			if err == nil || !strings.HasSuffix(err.Error(), "too many informational responses") {
+				t.Errorf("it ended with %v", err)
+			}
+			client.CloseIdleConnections()
 		})
 	}
 }

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/reprise-sse/reprise/clock"
+	"github.com/reprise-sse/reprise/eventsource"
 	"github.com/reprise-sse/reprise/internal/vectors"
+	"github.com/reprise-sse/reprise/policy"
 )
 
 // A wireServer is a TCP server that answers requests with exact bytes, for vectors
@@ -384,4 +386,66 @@ func (s *wireServer) log() []wireRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]wireRequest(nil), s.requests...)
+}
+
+// A wireRun is what became of a stream.
+type wireRun struct {
+	Data     []string
+	End      error
+	Requests []wireRequest
+	Attempts []policy.Attempt
+	Opens    []string // the paths of the URLs that the streams came from
+}
+
+// runWire runs a client against answers, in order; after the last one the server
+// answers 204. Waits pass at once on a fake clock. Prepare edits the caller's
+// request; it may be nil.
+func runWire(t *testing.T, client eventsource.Client, prepare func(*http.Request), answers ...wireAnswer) (run wireRun) {
+	t.Helper()
+	server := newWireServer(t, func(n int, _ wireRequest) wireAnswer {
+		if n >= len(answers) {
+			return wireAnswer{Status: http.StatusNoContent, Body: vectors.NoBody}
+		}
+		return answers[n]
+	})
+	httpClient := http.Client{}
+	if client.HTTPClient != nil {
+		httpClient = *client.HTTPClient
+	}
+	httpClient.Transport = server
+	client.HTTPClient, client.Clock = &httpClient, server.clock
+	client.Trace = &eventsource.Trace{
+		Open: func(o eventsource.OpenInfo) { run.Opens = append(run.Opens, o.URL.Path) },
+		End:  func(a policy.Attempt) { run.Attempts = append(run.Attempts, a) },
+		Wait: func(w eventsource.WaitInfo) { server.clock.Advance(w.Waited) },
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, origin1+"/stream", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if prepare != nil {
+		prepare(req)
+	}
+	for e, err := range client.Stream(req).Events() {
+		if err != nil {
+			run.End = err
+			break
+		}
+		run.Data = append(run.Data, e.Data)
+	}
+	server.close()
+	run.Requests = server.log()
+	return run
+}
+
+// eventStream answers with an event stream of one part.
+func eventStream(body string) wireAnswer {
+	return wireAnswer{
+		Status: http.StatusOK, Headers: []string{"Content-Type: text/event-stream"}, Body: vectors.Chunked,
+		Parts: []vectors.Part{{Bytes: []byte(body)}},
+	}
+}
+
+func redirect(status int, location string) wireAnswer {
+	return wireAnswer{Status: status, Headers: []string{"Location: " + location}, Body: vectors.Length}
 }

@@ -1,0 +1,192 @@
+package eventsource_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprise-sse/reprise/eventsource"
+	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
+	"github.com/reprise-sse/reprise/internal/h2test"
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// Fetch, HTTP fetch and HTTP-redirect fetch.
+func TestRedirects(t *testing.T) {
+	// Every attempt starts from the caller's URL, also after a permanent redirect.
+	t.Run("followed", func(t *testing.T) {
+		for _, status := range []int{301, 302, 303, 307, 308} {
+			run := runWire(t, eventsource.Client{}, func(req *http.Request) { req.Header.Set("Last-Event-ID", "7") },
+				redirect(status, "/moved?a=b#c"), eventStream("id: 8\ndata: x\n\n"),
+				redirect(status, "/elsewhere"), eventStream("id: 9\ndata: y\n\n"))
+			var requests []string
+			for _, r := range run.Requests {
+				requests = append(requests, r.Method+" "+r.Path+" "+strings.Join(append(r.lines("Accept"), r.lines("Last-Event-ID")...), " "))
+			}
+			want := []string{
+				"GET /stream text/event-stream 7", "GET /moved?a=b text/event-stream 7",
+				"GET /stream text/event-stream 8", "GET /elsewhere text/event-stream 8",
+				"GET /stream text/event-stream 9",
+			}
+			if diff := cmp.Diff(want, requests); diff != "" {
+				t.Errorf("%d (-want +got):\n%s", status, diff)
+			}
+			if run.End != nil || !slices.Equal(run.Data, []string{"x", "y"}) || !slices.Equal(run.Opens, []string{"/moved", "/elsewhere"}) {
+				t.Errorf("%d: %q from %q, %v", status, run.Data, run.Opens, run.End)
+			}
+		}
+	})
+	t.Run("count", func(t *testing.T) {
+		for _, tt := range []struct {
+			redirects int
+			kind      policy.Kind
+		}{{20, policy.Ended}, {21, policy.Failed}} {
+			var answers []wireAnswer
+			for i := range tt.redirects {
+				answers = append(answers, redirect(302, fmt.Sprint("/", i)))
+			}
+			run := runWire(t, eventsource.Client{Policy: policy.Never}, nil, append(answers, eventStream("data: x\n\n"))...)
+			if len(run.Attempts) != 1 || run.Attempts[0].Kind != tt.kind || run.Attempts[0].Futile || len(run.Requests) != 21 {
+				t.Errorf("%d redirects: %d requests, %+v", tt.redirects, len(run.Requests), run.Attempts)
+			}
+		}
+	})
+	t.Run("to another scheme", func(t *testing.T) {
+		for _, location := range []string{"ftp://origin1.test/", "about:blank", "data:text/event-stream,data:x"} {
+			run := runWire(t, eventsource.Client{Policy: policy.Never}, nil, redirect(302, location))
+			if run.End == nil || run.Data != nil || len(run.Requests) != 1 {
+				t.Errorf("%s: %q, %d requests, %v", location, run.Data, len(run.Requests), run.End)
+			}
+		}
+	})
+}
+
+// What the caller added follows a redirect on the same host, to another port of it and
+// to https too. To another host, or from https to http, nothing follows but what the
+// stream needs, nor from there on back to the first.
+func TestCallersHeadersStayOnTheHost(t *testing.T) {
+	stream := http.Header{
+		"Accept": {"text/event-stream"}, "Accept-Encoding": {"identity"}, "Cache-Control": {"no-cache"}, "Pragma": {"no-cache"},
+		"Last-Event-Id": {"9"},
+	}
+	all := stream.Clone()
+	for _, name := range []string{
+		"Authorization", "Cookie", "X-Api-Key", "Mcp-Session-Id", "Proxy-Authorization", "Referer", "User-Agent", "X-Anything",
+	} {
+		all.Set(name, "s")
+	}
+	for name, c := range map[string]struct {
+		from string
+		hops []string
+		want http.Header // at each hop
+	}{
+		"same port":          {"http://server.test/x", []string{"/y"}, all},
+		"other port":         {"http://server.test/x", []string{"http://server.test:8080/y"}, all},
+		"to https":           {"http://server.test/x", []string{"https://server.test/y"}, all},
+		"from https to http": {"https://server.test/x", []string{"http://server.test/y"}, stream},
+		"to a parent":        {"http://a.server.test/x", []string{"http://server.test/y"}, stream},
+		"to a child":         {"http://server.test/x", []string{"http://a.server.test/y"}, stream},
+		"to a stranger":      {"http://user:s@server.test/x?token=s", []string{"http://other.test/y"}, stream},
+		"and back":           {"http://server.test/x?token=s", []string{"http://other.test/y", "http://server.test/back"}, stream},
+	} {
+		for _, code := range []int{301, 302, 303, 307, 308} {
+			t.Run(fmt.Sprint(name, "/", code), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					rt := answers()
+					for _, hop := range c.hops {
+						rt.answers = append(rt.answers, status(code, "Location", hop))
+					}
+					rt.answers = append(rt.answers, body(nil, "data: a\n\n"), status(204))
+					req := request(t.Context(), t, c.from)
+					req.Header = all.Clone()
+					if _, err := collect(rt.client(eventsource.Client{}).Stream(req)); err != nil {
+						t.Fatal(err)
+					}
+					for i, r := range rt.requests {
+						want := all // of the caller's URL, in the next attempt again
+						if i > 0 && i <= len(c.hops) {
+							want = c.want
+						}
+						if diff := cmp.Diff(want, r.Header); diff != "" {
+							t.Errorf("the header at %s (-want +got):\n%s", r.URL, diff)
+						}
+					}
+					if n := len(rt.requests); n != len(c.hops)+2 {
+						t.Errorf("%d requests", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A CheckRedirect of the caller's has the last word.
+func TestCheckRedirectOfTheCallers(t *testing.T) {
+	for name, c := range map[string]struct {
+		check func(*http.Request, []*http.Request) error
+		keys  []string // X-Api-Key of each request
+	}{
+		"adds to the header": {func(req *http.Request, via []*http.Request) error {
+			req.Header.Set("X-Api-Key", via[0].Header.Get("X-Api-Key"))
+			return nil
+		}, []string{"s", "s"}},
+		"refuses": {func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, []string{"s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt := answers(status(307, "Location", "http://other.test/"), status(204))
+			client := rt.client(eventsource.Client{Policy: policy.Never})
+			client.HTTPClient.CheckRedirect = c.check
+			req := get(t.Context())
+			req.Header.Set("X-Api-Key", "s")
+			collect(client.Stream(req))
+			var keys []string
+			for _, r := range rt.requests {
+				keys = append(keys, r.Header.Get("X-Api-Key"))
+			}
+			if diff := cmp.Diff(c.keys, keys); diff != "" {
+				t.Errorf("X-Api-Key of the requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Of a body that goes along to another host, its type does too; without the
+// body it does not.
+func TestBodyFollowsWithItsType(t *testing.T) {
+	for code, follows := range map[int]bool{301: false, 302: false, 303: false, 307: true, 308: true} {
+		overNetworks(t, func(t *testing.T, serve func(...[]Step) *Server) {
+			srv := serve([]Step{Status{Code: code, Header: http.Header{"Location": {"//b.test/other"}}}}, []Step{Event{Data: "x"}, End})
+			req := post(t, srv, "{}", "")
+			req.Header.Set("X-Api-Key", "s")
+			if s := follow(srv, eventsource.Client{}, req); s.err != nil {
+				t.Fatal(s.err)
+			}
+			want := []string{"GET", "", "", ""}
+			if follows {
+				want = []string{"POST", "{}", "application/json", ""}
+			}
+			r := srv.Requests()[1]
+			got := []string{r.Method, string(r.Body), r.Header.Get("Content-Type"), r.Header.Get("X-Api-Key")}
+			if diff := cmp.Diff(want, got); diff != "" || r.Host != "b.test" {
+				t.Errorf("%d: at %s (-want +got):\n%s", code, r.Host, diff)
+			}
+		})
+	}
+}
+
+// A redirect that follows an informational response is not one of net/http's resends.
+func TestRedirectAfterEarlyHints(t *testing.T) {
+	srv, arrivals := startRefusingServer(t, func(_ *h2test.Conn, s *h2test.Stream) {
+		s.Respond(http.StatusEarlyHints, earlyHints, false)
+		s.Respond(http.StatusFound, http.Header{"Location": {"/there"}}, true)
+	}, nil)
+	history, _ := attemptsOf(t, srv.Client(), resendable(t, "GET", srv.URL+"/feed"), func() int { return len(arrivals()) })
+	if diff := cmp.Diff([]perAttempt{{policy.Ended, 2}}, history); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+}
