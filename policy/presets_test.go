@@ -70,9 +70,8 @@ func TestPresetRules(t *testing.T) {
 	}
 }
 
-// R063: the strict policy ends at the first 503, the one for temporary statuses
-// gets past it. R064: a Retry-After binds one wait.
-func TestR063WHATWGIsStrictAndResilientIsNot(t *testing.T) {
+// The strict policy ends at the first 503, the one for temporary statuses gets past it.
+func TestWHATWGIsStrictAndResilientIsNot(t *testing.T) {
 	turns := script(dropped.brings(1), rejected(503), rejected(503), dropped.brings(1))
 	p := newPlayer(policy.WHATWG())
 	if waits, end := p.waits(turns); len(waits) != 1 || end != "stop: status 503" {
@@ -91,7 +90,7 @@ func TestR063WHATWGIsStrictAndResilientIsNot(t *testing.T) {
 	}
 }
 
-func TestR064RetryAfterBindsOneWait(t *testing.T) {
+func TestRetryAfterBindsOneWait(t *testing.T) {
 	p := newPlayer(policy.Resilient())
 	waits, _ := p.waits(script(rejected(503).asksFor(7*time.Second), dropped.brings(1)))
 	if waits[0] != 7*time.Second {
@@ -102,7 +101,7 @@ func TestR064RetryAfterBindsOneWait(t *testing.T) {
 	}
 }
 
-func TestR049ALongOutageIsSurvived(t *testing.T) {
+func TestALongOutageIsSurvived(t *testing.T) {
 	p := newPlayer(policy.WHATWG())
 	var last time.Duration
 	for p.now.Sub(start) < 6*time.Hour {
@@ -187,8 +186,8 @@ func TestPresetsAreTheirRules(t *testing.T) {
 	}
 }
 
-// R048 as far as it is the policy's: by default there is no giving up.
-func TestR048GivingUpIsNeverASurprise(t *testing.T) {
+// By default a policy does not give up, and one with a limit says which it was.
+func TestGivingUpIsNeverASurprise(t *testing.T) {
 	if _, end := newPlayer(policy.WHATWG()).waits(failed.times(100)); end != "going on" {
 		t.Errorf("WHATWG ends with %q", end)
 	}

@@ -142,7 +142,7 @@ func TestNeedID(t *testing.T) {
 	}
 }
 
-func TestR057TheWaitGrowsWhileAttemptsFail(t *testing.T) {
+func TestTheWaitGrowsWhileAttemptsFail(t *testing.T) {
 	rules := policy.Rules{Delay: time.Second, Factor: 2, MaxDelay: 30 * time.Second, Jitter: -1}
 	got, _ := newPlayer(rules.New()).waits(failed.times(7))
 	if diff := cmp.Diff(seconds(1, 2, 4, 8, 16, 30, 30), got); diff != "" {
@@ -581,7 +581,7 @@ func TestRandomnessByDefault(t *testing.T) {
 	}
 }
 
-func TestR058ManyClientsDoNotComeBackTogether(t *testing.T) {
+func TestManyClientsDoNotComeBackTogether(t *testing.T) {
 	const clients = 1000
 	first := func(turns ...turn) (waits []time.Duration) {
 		for seed := range uint64(clients) {
@@ -623,7 +623,7 @@ func TestR058ManyClientsDoNotComeBackTogether(t *testing.T) {
 	}
 }
 
-func TestR036RetryZeroIsNoBusyLoop(t *testing.T) {
+func TestRetryZeroIsNoBusyLoop(t *testing.T) {
 	for name, turn := range map[string]turn{
 		"empty":         ended.retry(0),
 		"with messages": ended.retry(0).brings(1), // productive, so the wait never grows
@@ -647,7 +647,7 @@ func TestR036RetryZeroIsNoBusyLoop(t *testing.T) {
 	}
 }
 
-func TestR060TheWaitStaysWithinItsCapForEver(t *testing.T) {
+func TestTheWaitStaysWithinItsCapForEver(t *testing.T) {
 	const seed = 60
 	for name, script := range map[string][]turn{
 		"without retry":         script(failed),
@@ -694,7 +694,7 @@ func TestDecisionsStayCheapInLongRuns(t *testing.T) {
 	}
 }
 
-func TestR061AHealthyConnectionResetsTheWait(t *testing.T) {
+func TestAHealthyConnectionResetsTheWait(t *testing.T) {
 	for name, healthy := range map[string]turn{
 		"silent":        dropped.lasts(10 * time.Minute),
 		"with messages": dropped.lasts(10 * time.Minute).brings(600),
@@ -706,7 +706,7 @@ func TestR061AHealthyConnectionResetsTheWait(t *testing.T) {
 	}
 }
 
-func TestR062AConnectionThatDiesAtOnceDoesNotResetTheWait(t *testing.T) {
+func TestAConnectionThatDiesAtOnceDoesNotResetTheWait(t *testing.T) {
 	got, _ := newPlayer(plain(nil).New()).waits(ended.lasts(100 * time.Millisecond).times(7))
 	if diff := cmp.Diff(seconds(3, 6, 12, 24, 30, 30, 30), got); diff != "" {
 		t.Errorf("waits (-want +got):\n%s", diff)
