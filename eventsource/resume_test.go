@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -243,4 +244,29 @@ func TestG5UnsendableID(t *testing.T) {
 	if err := r.Err(); !errors.Is(err, eventsource.ErrUnsendableID) || last.Sent || !last.Reported.Futile {
 		t.Errorf("%v\n%s", err, r.Text())
 	}
+}
+
+// What a caller stores in order to resume is the ID that has been sent, then that of the
+// last finished block, in the loop that of the event in hand.
+func TestLastEventIDFollowsTheLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := answers(body(errCut, "data: a\n\nid: 6\ndata: b\n\nid: 7\n\ndata: c\n\nid: 8\n\nid: 9\ndata: d"), status(204))
+		req := get(t.Context())
+		req.Header.Set("Last-Event-ID", "5")
+		s := rt.client(eventsource.Client{}).Stream(req)
+		ids := []string{s.LastEventID()}
+		for event, err := range s.Events() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, s.LastEventID())
+			if event.LastEventID != s.LastEventID() {
+				t.Errorf("the event %q has the ID %q, and the stream %q", event.Data, event.LastEventID, s.LastEventID())
+			}
+		}
+		ids = append(ids, s.LastEventID())
+		if diff := cmp.Diff([]string{"5", "5", "6", "7", "8"}, ids); diff != "" {
+			t.Errorf("IDs (-want +got):\n%s", diff)
+		}
+	})
 }

@@ -4,96 +4,20 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net/http"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprise-sse/reprise/clock"
 	"github.com/reprise-sse/reprise/eventsource"
+	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/internal/scenario"
 	"github.com/reprise-sse/reprise/policy"
 )
-
-// Answers and policies of many tables.
-var (
-	answerRefused = scenario.Answer{Failure: scenario.Refused}
-	answerEmpty   = scenario.Answer{}
-	answerSilent  = scenario.Answer{End: scenario.Hold}
-	answerMessage = answerStream("data: m\n\n")
-	answerGone    = scenario.Answer{Status: 204}
-)
-
-// answerStream is a response whose body ends after some text.
-func answerStream(text string) scenario.Answer {
-	return scenario.Answer{Body: []scenario.Piece{{Text: text}}}
-}
-
-// answerQuiet is a response that brings a text, stays open for a time, and then ends.
-func answerQuiet(text string, open time.Duration) scenario.Answer {
-	return scenario.Answer{Body: []scenario.Piece{{Text: text}, {Wait: open}}}
-}
-
-// cutAnswer breaks an answer's body instead of ending it.
-func cutAnswer(a scenario.Answer) scenario.Answer {
-	a.End = scenario.Cut
-	return a
-}
-
-// openAnswer holds an answer's body open.
-func openAnswer(a scenario.Answer) scenario.Answer {
-	a.End = scenario.Hold
-	return a
-}
-
-func answerUnavailable(retryAfter string) scenario.Answer {
-	return scenario.Answer{Status: 503, RetryAfter: retryAfter}
-}
-
-// policyScript is a policy that connects again after these times.
-func policyScript(waits ...time.Duration) scenario.Policy {
-	p := scenario.Policy{}
-	for _, wait := range waits {
-		p.Script = append(p.Script, scenario.Decision{After: wait})
-	}
-	return p
-}
-
-// policyRules is a policy by Rules without randomness.
-func policyRules(r policy.Rules) scenario.Policy {
-	r.Jitter = -1
-	return scenario.Policy{Preset: "Rules", Rules: r, Temporary: true}
-}
-
-// repeatAnswer returns n copies of an answer.
-func repeatAnswer(n int, a scenario.Answer) []scenario.Answer {
-	return slices.Repeat([]scenario.Answer{a}, n)
-}
-
-// restarts are the calls of Reconnect between the beginning of an attempt and that
-// of the next.
-type restarts struct {
-	all   []time.Duration
-	after []time.Duration // those that came for certain when the attempt was over
-}
-
-func restartsOf(r *scenario.Record, number int) (rs restarts) {
-	ended := false
-	for _, e := range r.Log {
-		switch {
-		case e.Number != number:
-		case e.What == scenario.AttemptEnd.String():
-			ended = true
-		case e.What == scenario.Restart.String():
-			rs.all = append(rs.all, e.At)
-			if ended {
-				rs.after = append(rs.after, e.At)
-			}
-		}
-	}
-	return rs
-}
 
 // neverEarly: no attempt starts sooner after the end of the one before than the
 // server asked.
@@ -265,7 +189,16 @@ func TestG1NeverEarly(t *testing.T) {
 			want: []string{"0s request", "0s ended", "5s failed", "10s request", "10s rejected", "10s done: scenario: the policy's script has ended"},
 		},
 		{
-			name: "a wait for ever",
+			name: "a Retry-After for ever",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerUnavailable("99999999999999999999999"), answerGone},
+				Policy: policyScript(0),
+				Caller: scenario.Caller{Actions: []scenario.Action{{After: 24 * time.Hour, Do: scenario.Restart}}},
+			},
+			want: []string{"0s request", "0s rejected", "960h0m0s done: scenario: cancelled at the horizon"},
+		},
+		{
+			name: "a retry for ever",
 			scenario: scenario.Scenario{
 				Server: []scenario.Answer{answerStream("retry: 99999999999999999999\n\n"), answerGone},
 				Policy: policyScript(0),
@@ -486,5 +419,45 @@ func TestG2DeadlineIsRealTime(t *testing.T) {
 	// Neither counts what the Fake has been advanced by.
 	if diff := cmp.Diff([]time.Duration{25 * time.Minute, 50 * time.Minute}, waited); diff != "" {
 		t.Errorf("waits (-want +got):\n%s", diff)
+	}
+}
+
+// Retry-After is waited for, in seconds or until a date, and binds one wait only. What
+// is neither asks for nothing.
+func TestRetryAfter(t *testing.T) {
+	const date = "Sat, 01 Jan 2000 00:02:00 GMT"
+	for name, c := range map[string]struct {
+		header http.Header
+		want   time.Duration
+	}{
+		"seconds":                {http.Header{"Retry-After": {"7"}}, 7 * time.Second},
+		"less than the policy's": {http.Header{"Retry-After": {"1"}}, 3 * time.Second},
+		"zero":                   {http.Header{"Retry-After": {"0"}}, 3 * time.Second},
+		"the longest of several": {http.Header{"Retry-After": {"5", "60", "7"}}, time.Minute},
+		"none":                   {nil, 3 * time.Second},
+		"not a number":           {http.Header{"Retry-After": {"soon"}}, 3 * time.Second},
+		"negative":               {http.Header{"Retry-After": {"-7"}}, 3 * time.Second},
+		"a fraction":             {http.Header{"Retry-After": {"7.5"}}, 3 * time.Second},
+		// A date is relative to the server's own, here the bubble's start.
+		"a date":          {http.Header{"Retry-After": {date}}, 2 * time.Minute},
+		"of a fast clock": {http.Header{"Retry-After": {date}, "Date": {"Sat, 01 Jan 2000 00:01:30 GMT"}}, 30 * time.Second},
+		"a date gone by":  {http.Header{"Retry-After": {"Fri, 31 Dec 1999 23:00:00 GMT"}}, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := serve(t,
+					[]Step{Status{Code: 503, Header: c.header}},
+					[]Step{Event{Data: "a"}, Cut},
+					[]Step{Event{Data: "b"}, Cut},
+				)
+				s := play(t, srv, eventsource.Client{Policy: resilient})
+				if diff := cmp.Diff([]time.Duration{c.want, 3 * time.Second, 3 * time.Second}, gaps(srv)); diff != "" {
+					t.Errorf("gaps (-want +got):\n%s", diff)
+				}
+				if len(s.events) != 2 || s.err != nil {
+					t.Errorf("%d events and %v", len(s.events), s.err)
+				}
+			})
+		})
 	}
 }

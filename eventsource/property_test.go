@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -295,4 +296,98 @@ func reasonFor(err error) string {
 	default:
 		return strings.TrimPrefix(stop.Reason.Error(), "eventsource: ")
 	}
+}
+
+// Answers and policies of many tables.
+var (
+	answerRefused = scenario.Answer{Failure: scenario.Refused}
+	answerEmpty   = scenario.Answer{}
+	answerSilent  = scenario.Answer{End: scenario.Hold}
+	answerMessage = answerStream("data: m\n\n")
+	answerGone    = scenario.Answer{Status: 204}
+)
+
+// answerStream is a response whose body ends after some text.
+func answerStream(text string) scenario.Answer {
+	return scenario.Answer{Body: []scenario.Piece{{Text: text}}}
+}
+
+// answerQuiet is a response that brings a text, stays open for a time, and then ends.
+func answerQuiet(text string, open time.Duration) scenario.Answer {
+	return scenario.Answer{Body: []scenario.Piece{{Text: text}, {Wait: open}}}
+}
+
+// cutAnswer breaks an answer's body instead of ending it.
+func cutAnswer(a scenario.Answer) scenario.Answer {
+	a.End = scenario.Cut
+	return a
+}
+
+// openAnswer holds an answer's body open.
+func openAnswer(a scenario.Answer) scenario.Answer {
+	a.End = scenario.Hold
+	return a
+}
+
+func answerUnavailable(retryAfter string) scenario.Answer {
+	return scenario.Answer{Status: 503, RetryAfter: retryAfter}
+}
+
+// policyScript is a policy that connects again after these times.
+func policyScript(waits ...time.Duration) scenario.Policy {
+	p := scenario.Policy{}
+	for _, wait := range waits {
+		p.Script = append(p.Script, scenario.Decision{After: wait})
+	}
+	return p
+}
+
+// policyRules is a policy by Rules without randomness.
+func policyRules(r policy.Rules) scenario.Policy {
+	r.Jitter = -1
+	return scenario.Policy{Preset: "Rules", Rules: r, Temporary: true}
+}
+
+// repeatAnswer returns n copies of an answer.
+func repeatAnswer(n int, a scenario.Answer) []scenario.Answer {
+	return slices.Repeat([]scenario.Answer{a}, n)
+}
+
+// restarts are the calls of Reconnect between the beginning of an attempt and that
+// of the next.
+type restarts struct {
+	all   []time.Duration
+	after []time.Duration // those that came for certain when the attempt was over
+}
+
+func restartsOf(r *scenario.Record, number int) (rs restarts) {
+	ended := false
+	for _, e := range r.Log {
+		switch {
+		case e.Number != number:
+		case e.What == scenario.AttemptEnd.String():
+			ended = true
+		case e.What == scenario.Restart.String():
+			rs.all = append(rs.all, e.At)
+			if ended {
+				rs.after = append(rs.after, e.At)
+			}
+		}
+	}
+	return rs
+}
+
+// endOf returns when an attempt ended, or with it the stream.
+func endOf(r *scenario.Record, a *scenario.Attempt) time.Duration {
+	if a.Reported != nil {
+		return a.Ended[0]
+	}
+	return r.DoneAt
+}
+
+func orDefault[T comparable](value, byDefault T) T {
+	if value == *new(T) {
+		return byDefault
+	}
+	return value
 }

@@ -1,0 +1,407 @@
+package eventsource_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/reprise-sse/reprise/clock"
+	"github.com/reprise-sse/reprise/eventsource"
+	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
+	"github.com/reprise-sse/reprise/internal/scenario"
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// nothingLeft: when a stream is over it holds nothing, and it is over soon.
+func nothingLeft(records []*scenario.Record, c *complaints) {
+	r := records[0]
+	if r.Timers != 0 || r.Bodies != 0 || r.Payloads != 0 {
+		c.add("at the end there are %d timers, %d bodies of responses and %d of requests left", r.Timers, r.Bodies, r.Payloads)
+	}
+	if r.Late > 0 {
+		c.add("there are %d requests after the end", r.Late)
+	}
+	if len(r.Done) == 0 || r.Returned != r.DoneAt {
+		c.add("the loop is over at %v; Trace.Done is called at %v", r.Returned, r.DoneAt)
+	}
+	for _, e := range r.Log {
+		switch e.What {
+		case scenario.Cancel.String():
+			if prompt := e.At + r.Scenario.Caller.Slow; r.DoneAt > prompt {
+				c.add("cancelled at %v, it ends at %v", e.At, r.DoneAt)
+			}
+		case scenario.Leave.String(), scenario.Panic.String(), scenario.Exit.String():
+			if r.DoneAt > e.At {
+				c.add("left at %v, it ends at %v", e.At, r.DoneAt)
+			}
+		}
+	}
+	if d := r.Scenario.Caller.Deadline; d > 0 && r.DoneAt > d+r.Scenario.Caller.Slow {
+		c.add("its deadline at %v, it ends at %v", d, r.DoneAt)
+	}
+	for _, a := range r.Attempts {
+		if a.HasAnswer && !a.Closed {
+			c.add("the body of attempt %d is not closed", a.Number)
+		}
+	}
+}
+
+func TestG7NothingLeft(t *testing.T) {
+	t.Parallel()
+	p := property{check: nothingLeft}
+	// Every state that a stream can be in, with every timer that it can have, and
+	// every way to end it from outside.
+	limits := scenario.Caller{ConnectTimeout: time.Hour, IdleTimeout: time.Hour}
+	limited := scenario.Policy{Script: []scenario.Decision{{Within: scenario.Ptr(2 * time.Hour), After: time.Second}, {After: 24 * time.Hour}}}
+	states := []struct {
+		name   string
+		server []scenario.Answer
+		after  time.Duration
+	}{
+		{"connecting", []scenario.Answer{{Failure: scenario.NeverAnswers}}, time.Minute},
+		{"open and silent", []scenario.Answer{answerSilent}, time.Minute},
+		{"inside an event", []scenario.Answer{openAnswer(answerStream("data: half"))}, time.Minute},
+		{"reading a refusal", []scenario.Answer{openAnswer(answerUnavailable(""))}, time.Second / 2},
+		{"reading a body that heeds no context", []scenario.Answer{{End: scenario.Hold, Deaf: true}}, time.Minute},
+		{"waiting", []scenario.Answer{answerMessage}, time.Second / 2},
+		{"connecting again", []scenario.Answer{answerMessage, {Failure: scenario.NeverAnswers}}, time.Minute},
+		{"open again", []scenario.Answer{answerMessage, answerSilent}, time.Minute},
+		{"waiting for what the server asked", []scenario.Answer{answerStream("retry: 86400000\n\n"), answerSilent}, time.Hour},
+		{"waiting for ever", []scenario.Answer{answerStream("retry: 99999999999999999999\n\n"), answerSilent}, time.Hour},
+	}
+	p.holdsIn(t, []scenarioCase{
+		{
+			name: "an adopted response that is not read any more",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerSilent},
+				Caller: scenario.Caller{Adopt: scenario.Resume, Actions: []scenario.Action{{Do: scenario.Cancel}}},
+			},
+			want: []string{"0s done: scenario: cancelled by the caller"},
+		},
+		{
+			name: "a body that is not sent any more",
+			scenario: scenario.Scenario{
+				Caller: scenario.Caller{Post: true, Payload: scenario.Repeated, Actions: []scenario.Action{{Do: scenario.Cancel}}},
+			},
+			want: []string{"0s done: scenario: cancelled by the caller"},
+		},
+		{
+			name: "a body that is made and not sent",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{{Failure: scenario.Unprepared}},
+				Caller: scenario.Caller{Post: true, Payload: scenario.Repeated},
+			},
+			want: []string{"0s failed", "0s done: scenario: the policy's script has ended"},
+		},
+	})
+	for _, state := range states {
+		for _, how := range []string{"cancel", "deadline", "restart and cancel"} {
+			t.Run(how+" while "+state.name, func(t *testing.T) {
+				s := scenario.Scenario{Server: state.server, Policy: limited, Caller: limits}
+				switch how {
+				case "cancel":
+					s.Caller.Actions = []scenario.Action{{After: state.after, Do: scenario.Cancel}}
+				case "restart and cancel":
+					s.Caller.Actions = []scenario.Action{{After: state.after, Do: scenario.Restart}, {After: state.after, Do: scenario.Cancel}}
+				case "deadline":
+					s.Caller.Deadline = state.after
+				}
+				records, broken := p.run(t, s)
+				r := records[0]
+				for _, text := range broken {
+					t.Error(text)
+				}
+				early := how == "deadline" && strings.HasPrefix(state.name, "waiting") // refused
+				if r.DoneAt != state.after && !early {
+					t.Errorf("it ends at %v, not at %v", r.DoneAt, state.after)
+				}
+				if t.Failed() {
+					t.Log(r.Text())
+				}
+			})
+		}
+	}
+	p.holds(t)
+}
+
+// A stream that is never ranged over holds nothing, and an adopted body is still
+// the caller's then.
+func TestG7NeverRangedOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rt := answers(body(errHold, "data: m\n\n"))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		resp, err := rt.RoundTrip(get(ctx))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := rt.client(eventsource.Client{IdleTimeout: time.Second}).Adopt(resp, get(ctx))
+		s.Reconnect()
+		time.Sleep(time.Hour)
+		if n, err := resp.Body.Read(make([]byte, 9)); n != 9 || err != nil {
+			t.Errorf("the adopted body gave %d bytes and %v", n, err)
+		}
+		if len(rt.requests) != 1 {
+			t.Errorf("%d requests", len(rt.requests))
+		}
+	})
+}
+
+// A hastyClock moves on as soon as a timer is set: the timer fires before AfterFunc
+// has returned.
+type hastyClock struct{ *clock.Fake }
+
+func (c hastyClock) AfterFunc(d time.Duration, f func()) clock.Timer {
+	t := c.Fake.AfterFunc(d, f)
+	c.Fake.Advance(d)
+	return t
+}
+
+// A timer may fire before the goroutine that has set it gets any further, and
+// Reconnect may have been called before.
+func TestG7TimerThatFiresAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rt := answers(refuse(errCut), status(204))
+		c := rt.client(eventsource.Client{Clock: hastyClock{clock.NewFake(time.Time{})}, ConnectTimeout: -1})
+		var s *eventsource.Stream
+		c.Trace = &eventsource.Trace{End: func(policy.Attempt) { s.Reconnect() }}
+		s = c.Stream(get(t.Context()))
+		if _, err := collect(s); err != nil || len(rt.requests) != 2 {
+			t.Errorf("%d requests, then %v", len(rt.requests), err)
+		}
+	})
+}
+
+// errInterleaved is what the streams of this file are cancelled with.
+var errInterleaved = errors.New("cancelled by another goroutine")
+
+// anyServer does something with a request, by chance.
+func anyServer(w http.ResponseWriter, r *http.Request) {
+	out := http.NewResponseController(w)
+	open := func(text string) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, text)
+		out.Flush()
+	}
+	switch rand.IntN(8) {
+	case 0:
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case 1:
+		panic(http.ErrAbortHandler)
+	case 2:
+		open("retry: 500\nid: 1\ndata: half")
+		panic(http.ErrAbortHandler)
+	case 3:
+		open("id: 2\ndata: m\n\n")
+	case 4:
+		open(": hello\n\nretry: 0\n\n")
+	case 5:
+		for r.Context().Err() == nil {
+			open("data: m\n\n")
+		}
+	case 6:
+		open("data: m\n\n")
+		<-r.Context().Done()
+	default:
+		<-r.Context().Done()
+	}
+}
+
+// Over real sockets, with goroutines that advance the clock, call Reconnect and
+// cancel as it comes: a tenth of the runs of a property.
+func TestG7Interleavings(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	var arrivals atomic.Int32
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrivals.Add(1)
+		anyServer(w, r)
+	}))
+	transport := &http.Transport{}
+	seed := *propertySeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	calls := int32(0)
+	for i := range max(runs(t)/10, 1) {
+		counter := &bodyCounter{base: transport}
+		if text := interleave(rand.New(rand.NewPCG(seed, uint64(i))), srv.URL, counter); text != "" {
+			t.Fatalf("seed %d, run %d: %s", seed, i, text)
+		}
+		calls += counter.requests.Load()
+	}
+	transport.CloseIdleConnections()
+	srv.Close()
+	if n := arrivals.Load(); n > calls {
+		t.Errorf("%d requests were made, and %d arrived", calls, n)
+	}
+	goleak.VerifyNone(t, before)
+}
+
+// interleave runs one stream, and returns what was wrong with its end.
+func interleave(rng *rand.Rand, url string, counter *bodyCounter) (wrong string) {
+	fake := clock.NewFake(time.Time{})
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err.Error()
+	}
+	var dones []error
+	waits := rng.Uint64()
+	c := eventsource.Client{
+		HTTPClient:  &http.Client{Transport: counter},
+		Clock:       fake,
+		IdleTimeout: time.Minute,
+		Policy: func() policy.Reconnector {
+			rng := rand.New(rand.NewPCG(waits, 0))
+			return policy.Func(func(policy.Attempt) policy.Decision {
+				return policy.After(time.Duration(rng.IntN(1000)) * time.Millisecond).Within(time.Minute)
+			})
+		},
+		Trace: &eventsource.Trace{Done: func(err error) { dones = append(dones, err) }},
+	}
+	s := c.Stream(req)
+
+	// Two goroutines do something, each in its own order; then one ends it all.
+	var others sync.WaitGroup
+	for last := range 2 {
+		deeds := make([]int, rng.IntN(6))
+		for n := range deeds {
+			deeds[n] = rng.IntN(200)
+		}
+		others.Go(func() {
+			for _, deed := range deeds {
+				switch {
+				case deed < 20:
+					s.Reconnect()
+					s.LastEventID()
+				case deed < 100:
+					fake.Advance(time.Duration(deed) * 10 * time.Millisecond)
+				default:
+					for range deed {
+						runtime.Gosched()
+					}
+				}
+			}
+			if last == 1 {
+				cancel(errInterleaved)
+			}
+		})
+	}
+	leaveAfter, panics := 1+rng.IntN(20), rng.IntN(2) == 0
+	var errs []error
+	left := false
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		defer func() { left = left || recover() != nil }()
+		events := 0
+		for _, err := range s.Events() {
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			switch events++; {
+			case events < leaveAfter:
+			case panics:
+				panic("leaving")
+			default:
+				left = true
+			}
+			if left {
+				break
+			}
+		}
+	}()
+	select {
+	case <-over:
+	case <-time.After(time.Minute):
+		return "it does not end"
+	}
+	counter.over.Store(true)
+	if d, ok := fake.Next(); ok {
+		wrong += fmt.Sprintf("a timer is left, for %v; ", d)
+	}
+	if n := counter.open.Load(); n != 0 {
+		wrong += fmt.Sprintf("%d bodies are open; ", n)
+	}
+	others.Wait()
+	s.Reconnect()
+	fake.Advance(24 * time.Hour)
+	if n := counter.late.Load(); n != 0 {
+		wrong += fmt.Sprintf("%d requests after the end; ", n)
+	}
+	want := []error{errInterleaved}
+	if left {
+		want = nil
+	}
+	if len(dones) != 1 || len(errs) != len(want) || len(want) == 1 && (errs[0] != want[0] || dones[0] != want[0]) {
+		wrong += fmt.Sprintf("Done was told %v, and the loop %v; ", dones, errs)
+	}
+	return wrong
+}
+
+// Cancelling breaks off whatever the stream is blocked in, at once, and the server sees
+// the client leave.
+func TestCancellingBreaksOffABlockedRead(t *testing.T) {
+	for name, steps := range map[string][]Step{
+		"before the header": {Stall},
+		"before an event":   {Open, Stall},
+		"after an event":    {Event{Data: "a"}, Stall},
+		"inside an event":   {Send("data: a\n"), Stall},
+	} {
+		t.Run(name, func(t *testing.T) {
+			overNetworks(t, func(t *testing.T, serve func(...[]Step) *Server) {
+				srv := serve(steps)
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Second, cancel)
+				from := time.Now()
+				_, err := collect((&eventsource.Client{HTTPClient: srv.Client()}).Stream(request(ctx, t, srv.URL)))
+				if took := time.Since(from); took != time.Second || err != context.Canceled {
+					t.Errorf("it ended after %v with %v", took, err)
+				}
+				synctest.Wait()
+				if r := srv.Requests()[0]; !r.ClientLeft || r.Ended.Sub(r.Arrived) != time.Second {
+					t.Errorf("the server saw the client leave: %v, after %v", r.ClientLeft, r.Ended.Sub(r.Arrived))
+				}
+			})
+		})
+	}
+}
+
+// A body whose Close reads the rest, as some transports do to keep a connection, does
+// not hold up who leaves.
+func TestLeavingABodyThatDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := serve(t, []Step{Event{Data: "a"}, Stall})
+		client := &http.Client{Transport: wrapBodies(srv.Client().Transport, func(body io.ReadCloser) io.ReadCloser {
+			return &spiedBody{ReadCloser: body, close: func() error {
+				io.Copy(io.Discard, body)
+				return body.Close()
+			}}
+		})}
+		for range (&eventsource.Client{HTTPClient: client}).Stream(request(t.Context(), t, srv.URL)).Events() {
+			break
+		}
+		synctest.Wait()
+		if !srv.Requests()[0].ClientLeft {
+			t.Error("the client is still there")
+		}
+	})
+}
