@@ -17,7 +17,7 @@ type network interface {
 	dial(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// loopback is the network of this machine.
+// loopback is this machine's own network.
 type loopback struct{}
 
 func (loopback) listen() (net.Listener, error) {
@@ -32,8 +32,8 @@ func (loopback) dial(ctx context.Context, network, address string) (net.Conn, er
 	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
-// demoRules is the demo's policy: it rides out a 503, and has a budget that a
-// wait of a day cannot fit in.
+// demoRules is the demo's policy: it waits out a 503, and its budget is too small
+// for a wait of a day.
 func demoRules() policy.Rules {
 	rules := policy.ResilientRules()
 	rules.Delay = time.Second
@@ -42,7 +42,7 @@ func demoRules() policy.Rules {
 }
 
 // runDemo starts the demo server, follows it to the end and prints the summary.
-// It returns exitOK if the summary is right or ctx is done, else exitFailed.
+// It returns exitOK if the summary is right or ctx is done, and exitFailed otherwise.
 func runDemo(ctx context.Context, n network, events *printer, log *journal) int {
 	listener, err := n.listen()
 	if err != nil {
@@ -54,12 +54,12 @@ func runDemo(ctx context.Context, n network, events *printer, log *journal) int 
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = server.Serve(listener) // always http.ErrServerClosed, through Close below
+		_ = server.Serve(listener) // always http.ErrServerClosed, because of Close below
 	}()
 	transport := &http.Transport{DialContext: n.dial}
 	defer func() {
 		transport.CloseIdleConnections()
-		_ = server.Close() // the connections are done with
+		_ = server.Close() // no connection is needed any more
 		<-served
 		handler.playing.Wait()
 	}()

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// The demo server publishes readings, numbered from 1, at a steady pace whether
+// The demo server publishes readings, numbered from 1, at a steady pace, whether
 // or not anybody listens. The number is the event ID, so a client that comes back
-// with Last-Event-ID is sent exactly what it missed.
+// with a Last-Event-ID is sent exactly what it missed.
 const (
-	burst    = 12                     // readings already there when the client first comes
+	burst    = 12                     // readings that exist when the client first comes
 	interval = 400 * time.Millisecond // between two readings after that
-	live     = 6                      // readings sent as they appear, on a connection that lives
+	live     = 6                      // readings sent as they appear, on a connection that stays open
 )
 
 // reading is the data of reading n.
@@ -29,8 +29,8 @@ func reading(n int) string {
 // A scene is what the server does with one connection.
 type scene struct {
 	name    string
-	asked   time.Duration  // the wait that the client owes afterwards
-	exactly bool           // it owes that wait and no longer one
+	asked   time.Duration  // how long the client has to wait afterwards
+	exactly bool           // it must not wait longer than that either
 	play    func(*session) // sends the response, up to its end
 }
 
@@ -40,7 +40,7 @@ const (
 	longWait  = 24 * time.Hour
 )
 
-// scenes is the script: one for each connection, in order.
+// scenes is the script: one scene for each connection, in order.
 var scenes = []scene{
 	{
 		name: "broke inside an event",
@@ -77,7 +77,7 @@ var scenes = []scene{
 	},
 	{
 		name:  "closed, primed but empty",
-		asked: shortWait, // from before: a reconnection time outlives its connection
+		asked: shortWait, // from the scene before: a reconnection time outlives its connection
 		play: func(s *session) {
 			s.say("sends an event ID without data and closes")
 			s.write(fmt.Sprintf("id: %d\ndata:\n\n", s.next-1))
@@ -101,8 +101,8 @@ var scenes = []scene{
 // A visit is the server's record of one connection.
 type visit struct {
 	lastEventID string    // as received
-	due         string    // what it should have been: the ID of the last event sent whole
-	arrived     time.Time // when the request was there
+	due         string    // what it should have been: the ID of the last event that was sent completely
+	arrived     time.Time // when the request came
 	left        time.Time // just before the response ended; zero until then
 }
 
@@ -110,12 +110,12 @@ type visit struct {
 // http.Handler for one client.
 type demoServer struct {
 	log     func(text string) // says what the server does
-	playing sync.WaitGroup    // the scenes under way
+	playing sync.WaitGroup    // the scenes that are being played
 
 	mu     sync.Mutex
 	start  time.Time // of the readings; zero before the first visit
-	final  int       // the last reading that there will be; 0 while more are to come
-	sent   int       // the last reading sent whole
+	final  int       // the last reading of all; 0 if there is no end yet
+	sent   int       // the last reading that was sent completely
 	visits []visit
 }
 
@@ -157,7 +157,7 @@ func (d *demoServer) leave(number int) {
 	d.visits[number].left = time.Now()
 }
 
-// published returns how many readings there are by now.
+// published returns how many readings there are now.
 func (d *demoServer) published() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -178,7 +178,7 @@ func (d *demoServer) due(n int) time.Duration {
 	return time.Until(d.start.Add(time.Duration(n-burst) * interval))
 }
 
-// finish makes the last reading published by now the last of all.
+// finish ends the publishing: there are no readings after those published by now.
 func (d *demoServer) finish() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -192,7 +192,7 @@ func (d *demoServer) record() (visits []visit, published int) {
 	return append(visits, d.visits...), d.publishedLocked()
 }
 
-// A session is one connection, being served.
+// A session is a connection that is being served.
 type session struct {
 	server *demoServer
 	ctx    context.Context
@@ -204,15 +204,15 @@ func (s *session) say(format string, args ...any) {
 	s.server.log(fmt.Sprintf(format, args...))
 }
 
-// write sends a piece of the event stream at once. A client that has gone shows
-// in the summary, so errors need no handling here.
+// write sends a piece of the event stream at once. It ignores errors: a client that
+// has gone shows in the summary.
 func (s *session) write(text string) {
 	s.w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = io.WriteString(s.w, text)
 	_ = http.NewResponseController(s.w).Flush()
 }
 
-// catchUp sends what has been published and not yet been sent, in one piece.
+// catchUp sends what has been published but not yet sent, in one piece.
 func (s *session) catchUp() {
 	var b strings.Builder
 	last := s.server.published()
@@ -229,8 +229,8 @@ func (s *session) catchUp() {
 	s.server.mu.Unlock()
 }
 
-// follow sends the next n readings, each when it is published. If the client
-// leaves meanwhile, the scene is over.
+// follow sends the next n readings, each when it is published. It stops early if the
+// client leaves.
 func (s *session) follow(n int) {
 	for range n {
 		timer := time.NewTimer(s.server.due(s.next))

@@ -5,15 +5,17 @@
 //	tail [flags] [URL]
 //
 // Events go to standard output, each with its time and type, or as JSON objects
-// with -json. What the client is doing goes to standard error: connected, dropped
-// and why, how long it waits and who asked for that, why it gave up.
+// with -json. What the client is doing goes to standard error: when it connects,
+// why a connection ended, how long it waits and who asked for that, and why it gave
+// up.
 //
-// Without a URL it follows a demo server of its own, which in about 15 seconds
-// does to the stream what servers and networks do, and then prints a summary.
+// Without a URL it follows a demo server of its own. In about 15 seconds this
+// server does to the stream what servers and networks do; then tail prints a
+// summary.
 //
-// The exit status is 0 after an orderly end and after an interrupt (Ctrl-C), 1
-// when the client gave up or the demo's summary is not as it should be, and 2
-// when the command line is wrong.
+// The exit status is 0 after an orderly end or an interrupt (Ctrl-C), 1 if the
+// client gave up or the demo's summary is not as it should be, and 2 if the command
+// line is wrong.
 package main
 
 import (
@@ -25,7 +27,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second interrupt kills, should standard output be stuck.
+	// A second interrupt kills the program, in case standard output is stuck.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }

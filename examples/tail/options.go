@@ -12,7 +12,7 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// options is the command line, read and checked.
+// options is what the command line says, checked.
 type options struct {
 	url         string // empty: the demo
 	json        bool
@@ -28,8 +28,8 @@ const usage = `usage: tail [flags] URL    follow the event stream at URL
 flags:
 `
 
-// parse reads the command line. It has told the user, on stderr, about any error
-// that it returns; flag.ErrHelp means that the user asked for the usage.
+// parse reads the command line. It reports errors to the user, on stderr, before it
+// returns them; flag.ErrHelp means that the user asked for the usage.
 func parse(args []string, stderr io.Writer) (options, error) {
 	o := options{header: http.Header{}}
 	var rules policy.Rules
@@ -78,8 +78,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// check returns what is wrong with a command line whose flags are each well
-// formed, or the empty string.
+// check returns what is wrong with a command line whose flags have been parsed, or
+// the empty string.
 func check(flags *flag.FlagSet, set map[string]bool, o options, rules policy.Rules) string {
 	if flags.NArg() > 1 {
 		return "more than one URL (flags go before it)"

@@ -13,8 +13,8 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// Both outputs have the same columns, so that they read well together on a
-// terminal: the time, a mark, a label, the text.
+// Both outputs have the same columns, so that they can be read together on a
+// terminal: the time, a mark, a label, and the text.
 const (
 	clockLayout = "15:04:05.000"
 	eventMark   = ' '
@@ -33,7 +33,8 @@ func line(now time.Time, mark rune, label, text string) string {
 	return strings.TrimRight(head+strings.Join(lines, indent), " ") + "\n"
 }
 
-// printable escapes what a terminal would obey: the text comes from a server.
+// printable escapes control characters, because the text comes from a server and a
+// terminal would obey them.
 func printable(s string) string {
 	if !strings.ContainsFunc(s, isControl) {
 		return s
@@ -49,8 +50,8 @@ func printable(s string) string {
 	return b.String()
 }
 
-// isControl includes what turns the direction of a text round: with it a line may
-// look like another.
+// isControl includes characters that change the direction of text: they can make one
+// line look like another.
 func isControl(r rune) bool {
 	return r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
@@ -77,8 +78,8 @@ func (p *printer) print(ev eventsource.Event) error {
 	}{ev.Type, ev.Data, ev.LastEventID, now})
 }
 
-// A journal tells on standard error what the client is doing. Its methods may be
-// called from several goroutines; its trace serves one stream.
+// A journal reports on standard error what the client is doing. Its methods may be
+// called from several goroutines; its trace is for one stream.
 type journal struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -87,7 +88,7 @@ type journal struct {
 func (j *journal) log(label, text string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	// There is nowhere to report that standard error is gone.
+	// If standard error is gone there is nowhere to report it.
 	_, _ = io.WriteString(j.w, line(time.Now(), clientMark, label, text))
 }
 
@@ -155,7 +156,7 @@ func waitText(i eventsource.WaitInfo) string {
 	return fmt.Sprintf("%v before attempt %d: %s", rounded(i.Waited), i.Number, who)
 }
 
-// rounded cuts a duration to a length that can be read in passing.
+// rounded rounds a duration so that it can be read at a glance.
 func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
 func count(n int, noun string) string {
@@ -165,7 +166,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// errorText is the error in one line, without the name of the library.
+// errorText returns the error as one line, without the name of the library.
 func errorText(err error) string {
 	text := strings.TrimPrefix(err.Error(), "eventsource: ")
 	return strings.ReplaceAll(text, "\n", "; ")

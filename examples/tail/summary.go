@@ -13,8 +13,8 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// A summary holds what the client and the server of the demo each saw. All that
-// is printed is worked out from it.
+// A summary holds what the client and the server of the demo each saw. Everything
+// that is printed is computed from it.
 type summary struct {
 	// The client's side.
 	received []eventsource.Event
@@ -27,25 +27,25 @@ type summary struct {
 	published int // readings, numbered from 1
 }
 
-// promptly is how soon after the last response the client must be released: long
-// enough for a busy machine, and nothing beside the wait that was asked for.
+// promptly is how soon after the last response the loop must end: long enough for a
+// busy machine, but nothing compared with the wait that was asked for.
 const promptly = time.Second
 
-// gap returns how long the server was left alone after visit i.
+// gap returns how much time passed between visit i and the next request.
 func (s summary) gap(i int) time.Duration { return s.visits[i+1].arrived.Sub(s.visits[i].left) }
 
 // released returns how long after the end of the last response the loop ended.
 func (s summary) released() time.Duration { return s.ended.Sub(s.visits[len(s.visits)-1].left) }
 
-// readings counts the events that carried a reading, all and different ones, and
-// reports whether each was as published and they were in order.
+// readings counts the events that carried a reading: all of them, and the different
+// ones. It also reports whether they were as published and in order.
 func (s summary) readings() (all, distinct int, intact bool) {
 	seen := map[string]bool{}
 	last := 0
 	intact = true
 	for _, ev := range s.received {
 		if ev.Data == "" {
-			continue // primes the ID, carries nothing
+			continue // a priming event: an ID without data
 		}
 		all++
 		if !seen[ev.LastEventID] {
@@ -61,7 +61,7 @@ func (s summary) readings() (all, distinct int, intact bool) {
 	return all, distinct, intact
 }
 
-// early counts the requests that came before the server wanted them.
+// early counts the requests that came sooner than the server asked.
 func (s summary) early() int {
 	early := 0
 	for i := range len(s.visits) - 1 {
@@ -72,7 +72,7 @@ func (s summary) early() int {
 	return early
 }
 
-// faults lists all that is not as it should be.
+// faults lists everything that is not as it should be.
 func (s summary) faults() []string {
 	var faults []string
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
@@ -150,7 +150,7 @@ func (s summary) write(w io.Writer) error {
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", i+1, name, asked, waited, came)
 	}
-	_ = t.Flush() // a strings.Builder takes everything
+	_ = t.Flush() // writing to a strings.Builder cannot fail
 
 	all, distinct, _ := s.readings()
 	b.WriteString("\n")

@@ -17,7 +17,7 @@ const (
 	exitUsage  = 2
 )
 
-// run is the program: it returns the exit status, and leaves nothing behind.
+// run is the whole program. It returns the exit status and leaves nothing behind.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {

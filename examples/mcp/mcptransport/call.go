@@ -17,14 +17,14 @@ import (
 // A call waits for its answer.
 type call struct {
 	request *jsonrpc.Request
-	post    *http.Request           // that sends it, before it is prepared
+	post    *http.Request           // sends it, before it is prepared
 	version string                  // of the protocol, for this call
 	ctx     context.Context         // of the POST and of the stream that answers it
 	end     context.CancelCauseFunc // ends both
-	parked  bool                    // the standby stream is to bring the answer; guarded by the connection's mu
+	parked  bool                    // the answer is to come on the standby stream; guarded by the connection's mu
 }
 
-// call sends req and leaves a goroutine to receive the answer.
+// call sends req and starts a goroutine that receives the answer.
 func (c *connection) call(ctx context.Context, req *jsonrpc.Request) {
 	if req.Method == methodInitialize {
 		c.greet()
@@ -56,8 +56,8 @@ func (c *connection) call(ctx context.Context, req *jsonrpc.Request) {
 	go c.receive(w, resp, err)
 }
 
-// receive brings the answer to a call from where the server has put it: into the
-// body of its response, on a stream that begins there, or on the standby stream.
+// receive gets the answer to a call from where the server has put it: the body of the
+// response, a stream that begins there, or the standby stream.
 func (c *connection) receive(w *call, resp *http.Response, err error) {
 	switch {
 	case err != nil:
@@ -76,13 +76,13 @@ func (c *connection) receive(w *call, resp *http.Response, err error) {
 	}
 }
 
-// subscribes reports whether the stream of the answer is a subscription.
+// subscribes reports whether the call's answer is a subscription.
 func (w *call) subscribes() bool {
 	return w.request.Method == methodSubscribe && !resumable(w.version)
 }
 
-// follow receives the answer to a call from the stream that begins with resp. How
-// the kinds of streams differ is in the switch, and nowhere else.
+// follow receives the answer to a call from the stream that begins with resp. The
+// switch is the only place where the kinds of streams differ.
 func (c *connection) follow(w *call, resp *http.Response) {
 	var (
 		next   *http.Request  // what follows resp when it breaks off
@@ -99,12 +99,12 @@ func (c *connection) follow(w *call, resp *http.Response) {
 		client.Policy = func() policy.Reconnector { return forgetful{c.policy(w.version, Listen)()} }
 		client.Prepare = c.renew(w, &answer)
 		next = w.post.Clone(w.ctx)
-		// Since Prepare makes every attempt a call of its own, it may be sent
-		// again. An empty key is how net/http is told so; it is not sent.
+		// Since Prepare makes every attempt a call of its own, the request may be sent
+		// again. An empty key tells net/http so, and is not sent.
 		next.Header["Idempotency-Key"] = []string{}
 	default:
 		client.Policy = c.policy(w.version, Call)
-		client.IdleTimeout = 0 // to close the stream is to cancel the call
+		client.IdleTimeout = 0 // closing the stream would cancel the call
 	}
 	for msg, err := range c.messages(client.Adopt(resp, next), &answer, moved) {
 		switch msg := msg.(type) {
@@ -122,8 +122,8 @@ func (c *connection) follow(w *call, resp *http.Response) {
 	}
 }
 
-// renew returns a Prepare that makes each request a new subscription, with an ID of
-// its own, and notes that ID.
+// renew returns a Prepare that makes each request a new subscription with its own ID,
+// and remembers that ID.
 func (c *connection) renew(w *call, answer *jsonrpc.ID) func(*http.Request) error {
 	made := 1 // the caller's own
 	return func(req *http.Request) error {
@@ -173,7 +173,7 @@ func (c *connection) readJSON(w *call, resp *http.Response) {
 	c.fail(w, fmt.Errorf("%w: %w", ErrLost, err))
 }
 
-// fail tells a call that there will be no answer, and why.
+// fail tells a call that there will not be an answer, and why.
 func (c *connection) fail(w *call, why error) {
 	if errors.Is(why, mcp.ErrSessionMissing) {
 		c.end(why) // Read tells all calls
@@ -181,7 +181,7 @@ func (c *connection) fail(w *call, why error) {
 	c.settle(w, &jsonrpc.Response{Error: why})
 }
 
-// settle answers a call, once: later answers to it are dropped.
+// settle answers a call once; later answers to it are dropped.
 func (c *connection) settle(w *call, answer *jsonrpc.Response) {
 	id := w.request.ID
 	c.mu.Lock()
@@ -201,8 +201,8 @@ func (c *connection) settle(w *call, answer *jsonrpc.Response) {
 	c.deliver(answer)
 }
 
-// cancel cancels the call that a cancellation names, in the era in which that is
-// done by closing its stream.
+// cancel cancels the call that a cancellation names, in the era in which closing its
+// stream does that.
 func (c *connection) cancel(params json.RawMessage) {
 	var cancelled struct {
 		RequestID any `json:"requestId"`

@@ -23,15 +23,15 @@ const (
 	methodSubscribe   = "subscriptions/listen"
 )
 
-// closeTimeout bounds the goodbye to the server, which Close waits for.
+// closeTimeout bounds how long Close waits for the server's answer.
 const closeTimeout = 5 * time.Second
 
-// A connection is one MCP session. Each stream runs on a goroutine of its own,
-// under a context that ends with ctx; they meet in incoming, and in what mu guards.
+// A connection is one MCP session. Each stream runs on a goroutine of its own, under a
+// context that ends with ctx. The streams share incoming, and what mu guards.
 type connection struct {
 	transport Transport
 	endpoint  *http.Request      // cloned for each request
-	http      http.Client        // for what is no stream
+	http      http.Client        // for everything that is not a stream
 	streams   eventsource.Client // the settings of every stream, without a policy
 	incoming  chan jsonrpc.Message
 
@@ -72,13 +72,13 @@ func (c *connection) deliver(msg jsonrpc.Message) {
 	}
 }
 
-// Write sends msg in a POST of its own (Sending Messages, 1) and returns when its
-// answer has begun. What becomes of a call is told by the response that Read
-// returns for it, a refusal too, so an error of Write is about a notification or a
-// response that the server did not accept, or the end of the connection.
+// Write sends msg in a POST of its own (Sending Messages, 1) and returns when the answer
+// has begun. The outcome of a call, even a refusal, is the response that Read returns
+// for it. So an error of Write is about a notification or a response that the server
+// did not accept, or about the end of the connection.
 //
-// The context of a call governs the stream of its answer too: the wait for a
-// reconnection that cannot end before its deadline is not begun.
+// The context of a call also governs the stream of its answer: a wait for a reconnection
+// that cannot end before the context's deadline is not begun.
 func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	if c.ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", mcp.ErrConnectionClosed, context.Cause(c.ctx))
@@ -100,7 +100,7 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	}
 }
 
-// notify sends a message that has no answer.
+// notify sends a message that is not answered.
 func (c *connection) notify(ctx context.Context, msg jsonrpc.Message) error {
 	ctx, cancel := c.within(ctx)
 	defer cancel(nil)
@@ -129,8 +129,8 @@ func (c *connection) notify(ctx context.Context, msg jsonrpc.Message) error {
 }
 
 // Close ends the session: it cuts off all streams and calls, then tells the server
-// (Session Management, 5). It waits for the server's answer, but no longer than
-// 5 s. What it has cut off ends promptly by itself.
+// (Session Management, 5). It waits at most 5 s for the server's answer. The streams and
+// calls end promptly by themselves.
 func (c *connection) Close() error {
 	c.closing.Do(func() {
 		gone := errors.Is(context.Cause(c.ctx), mcp.ErrSessionMissing)
@@ -171,20 +171,20 @@ func (c *connection) protocolVersion() string {
 	return c.version
 }
 
-// greet begins the handshake of the resumable era: no session and no version are in
-// force (Session Management, 4: without a session ID).
+// greet begins the handshake of the resumable era, with neither a session nor a version
+// in force (Session Management, 4: without a session ID).
 func (c *connection) greet() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sessionID, c.version, c.ready = "", "", false
 }
 
-// greeted notes what the handshake has settled.
+// greeted records what the handshake has settled.
 func (c *connection) greeted(result json.RawMessage) {
 	var settled struct {
 		ProtocolVersion string `json:"protocolVersion"`
 	}
-	_ = json.Unmarshal(result, &settled) // what is wrong with it the SDK finds too
+	_ = json.Unmarshal(result, &settled) // the SDK finds the same errors
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.version = settled.ProtocolVersion

@@ -13,14 +13,14 @@ import (
 )
 
 var (
-	// ErrLost reports that the server has accepted a call, and that what was to
-	// bring the answer has ended without it. The server may have done the work: the
-	// call can only be made again as another call. It comes with the cause. An error
-	// of a call that is not ErrLost means that the server did not accept it.
+	// ErrLost reports that the server has accepted a call, but that the stream ended
+	// without the answer. The server may have done the work, so calling again means
+	// making another call. The error wraps the cause. An error of a call that is not
+	// ErrLost means that the server did not accept it.
 	ErrLost = errors.New("mcptransport: the stream ended without the answer")
 
-	// ErrNotOffered reports that the server has no standby stream, which the
-	// protocol leaves to it. It wraps the answer that said so.
+	// ErrNotOffered reports that the server does not offer a standby stream, which the
+	// protocol allows. It wraps the answer that said so.
 	ErrNotOffered = errors.New("mcptransport: the server offers no standby stream")
 
 	// errRejected marks the errors of Write that concern one message only. The SDK
@@ -29,8 +29,8 @@ var (
 	errRejected = &jsonrpc.Error{Code: -32005, Message: "the message was not accepted"}
 )
 
-// explain finds out what the end of a stream, or the refusal of a message, means
-// in MCP. Nothing else in this package looks at a refusal's status.
+// explain says what the end of a stream, or the refusal of a message, means in MCP.
+// Nothing else in this package looks at the status of a refusal.
 func (c *connection) explain(err error) error {
 	var refusal *eventsource.ResponseError
 	if !errors.As(err, &refusal) {

@@ -10,9 +10,9 @@ import (
 	"github.com/reprise-sse/reprise/eventsource"
 )
 
-// messages yields what a stream brings for the call whose answer has the ID
-// *answer; the answer comes last. If the stream ends without it, what comes last is
-// an error that is ErrLost. A message counts as moved past once it was taken.
+// messages yields what a stream brings for the call whose answer has the ID *answer;
+// the answer comes last. If the stream ends without it, the last item is an error that
+// is ErrLost. The position moves past a message once it has been taken.
 func (c *connection) messages(stream *eventsource.Stream, answer *jsonrpc.ID, moved func(lastEventID string)) iter.Seq2[jsonrpc.Message, error] {
 	return func(yield func(jsonrpc.Message, error) bool) {
 		position := stream.LastEventID()
@@ -43,8 +43,8 @@ func (c *connection) messages(stream *eventsource.Stream, answer *jsonrpc.ID, mo
 	}
 }
 
-// decode returns the message in an event; nil if there is none, as in the event
-// without data that tells an ID before anything has happened (Sending Messages, 6).
+// decode returns the message in an event. It returns nil if there is none, as in the
+// event without data that primes a stream (Sending Messages, 6).
 func (c *connection) decode(event eventsource.Event) jsonrpc.Message {
 	if event.Data == "" {
 		return nil

@@ -40,7 +40,7 @@ func ForVersion(version string, role Role) policy.Reconnector {
 	}
 }
 
-// policy returns the constructor of the policy for one more stream.
+// policy returns the constructor of the policy for another stream.
 func (c *connection) policy(version string, role Role) func() policy.Reconnector {
 	return func() policy.Reconnector {
 		if c.transport.Policy != nil {
@@ -50,8 +50,8 @@ func (c *connection) policy(version string, role Role) func() policy.Reconnector
 	}
 }
 
-// firstWithoutResumption is the revision that took resumption, sessions and the
-// GET stream away.
+// firstWithoutResumption is the revision that removed resumption, sessions and the GET
+// stream.
 const firstWithoutResumption = "2026-07-28"
 
 // resumable reports whether a stream that breaks off can be resumed under a
@@ -59,8 +59,8 @@ const firstWithoutResumption = "2026-07-28"
 // compare greater than any.
 func resumable(version string) bool { return version < firstWithoutResumption }
 
-// forgetful wraps the policy of a subscription: there are no event IDs in its era,
-// so one that a server sends all the same is dropped.
+// forgetful wraps the policy of a subscription. Its era has no event IDs, so an ID that a
+// server sends anyway is dropped.
 type forgetful struct{ policy.Reconnector }
 
 func (f forgetful) Next(a policy.Attempt) policy.Decision { return f.Reconnector.Next(a).Forget() }

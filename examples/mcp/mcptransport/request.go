@@ -59,12 +59,12 @@ func (c *connection) newPOST(ctx context.Context, msg jsonrpc.Message, version s
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream") // Sending Messages, 2
-	req.Header.Set("Accept-Encoding", "identity")                   // compressed events are apt to be held back
+	req.Header.Set("Accept-Encoding", "identity")                   // compressed events tend to be held back
 	if version != "" {
 		req.Header.Set(headerVersion, version)
 	}
 	if call, ok := msg.(*jsonrpc.Request); ok && !resumable(version) {
-		// The era without sessions has these, so that a proxy can route by them.
+		// The era without sessions has these headers, so that a proxy can route by them.
 		req.Header.Set(headerMethod, call.Method)
 		if name := target(call); name != "" {
 			req.Header.Set(headerName, name)
@@ -101,8 +101,8 @@ func accepted(resp *http.Response) bool {
 	return resp.StatusCode >= 200 && resp.StatusCode <= 299
 }
 
-// refusal returns the error for an answer that is no acceptance, and closes it. To
-// the engine it is a stream that did not open.
+// refusal returns the error for an answer that does not accept the message, and closes
+// the answer. To the engine it is a stream that did not open.
 func (c *connection) refusal(resp *http.Response) error {
 	client := c.streams
 	client.Policy = policy.Never
@@ -119,7 +119,7 @@ func isJSON(resp *http.Response) bool {
 	return strings.EqualFold(strings.TrimSpace(essence), "application/json")
 }
 
-// target returns what a call is about, for the header that names it.
+// target returns what a call is about, for the header that says so.
 func target(call *jsonrpc.Request) string {
 	var params struct {
 		Name string `json:"name"`
@@ -138,8 +138,8 @@ func target(call *jsonrpc.Request) string {
 	}
 }
 
-// versionOf returns the protocol version that a call carries, as calls of the era
-// without a handshake do; else an empty one.
+// versionOf returns the protocol version that a call carries, as calls in the era
+// without a handshake do, or the empty string.
 func versionOf(call *jsonrpc.Request) string {
 	var params struct {
 		Meta struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// A Position is how far a resumable stream has got: all that another process needs
-// to go on with it.
+// A Position is how far a resumable stream has got: everything that another process
+// needs to continue it.
 type Position struct {
 	// SessionID and ProtocolVersion are those of the connection; SessionID is
 	// empty with a server that has no sessions.
@@ -20,13 +20,13 @@ type Position struct {
 	// LastEventID is the ID of the last event that was taken.
 	LastEventID string
 
-	// Call is the ID of the call that the stream answers, and the zero ID for the
+	// Call is the ID of the call that the stream answers, or the zero ID for the
 	// standby stream. To store it, store what its Raw method returns; jsonrpc.MakeID
-	// makes an ID of that again, a number as a float64.
+	// turns that into an ID again, if a number is given as a float64.
 	Call jsonrpc.ID
 }
 
-// moved tells the caller's hook where a stream has got to.
+// moved calls the caller's hook with the position of a stream.
 func (c *connection) moved(call jsonrpc.ID, lastEventID string) {
 	if c.transport.OnPosition == nil {
 		return
@@ -37,15 +37,15 @@ func (c *connection) moved(call jsonrpc.ID, lastEventID string) {
 	c.transport.OnPosition(p)
 }
 
-// Resume goes on with the stream of a call from a stored Position, in the session
-// that it was made in. It yields the messages that follow, and the answer last;
-// what comes last instead of the answer is an error that is [ErrLost]. Requests of
-// the server are yielded too; to answer them is the caller's part.
+// Resume continues the stream of a call from a stored Position, in the session that
+// it was made in. It yields the messages that follow, and the answer last; if there
+// is no answer, it yields an error that is [ErrLost] instead. It also yields the
+// server's requests, which the caller has to answer.
 //
-// It returns policy.ErrNotResumable, as an error that is ErrLost, for a Position
-// without an event ID, or of a revision whose streams cannot be resumed. Everything
-// runs on the goroutine that ranges, which ends the stream by leaving the loop;
-// OnPosition and OnSkip are called there too. The sequence is single use.
+// For a Position without an event ID, or of a revision whose streams cannot be
+// resumed, the error is also policy.ErrNotResumable. Everything runs on the goroutine
+// that ranges, which ends the stream by leaving the loop; OnPosition and OnSkip are
+// called there too. The sequence is single use.
 func (t *Transport) Resume(ctx context.Context, p Position) iter.Seq2[jsonrpc.Message, error] {
 	c, err := t.connect(ctx)
 	if err == nil && (p.LastEventID == "" || !resumable(p.ProtocolVersion)) {

@@ -16,7 +16,7 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// standby is the state of the stream for what the server says unasked.
+// standby is the state of the stream for messages that are not answers.
 type standby struct {
 	running     bool
 	final       bool   // it ended for good
@@ -24,14 +24,14 @@ type standby struct {
 	lastEventID string // where it got to when it was given up
 }
 
-// openStandby opens the standby stream if there is to be one and it is not open. It
-// is called when the server has accepted a message, so that one that was given up
-// comes back with the server.
+// openStandby opens the standby stream if it is wanted and not open. It is called
+// when the server has accepted a message, so a stream that was given up is opened
+// again when the server is back.
 //
-// It waits until the request is on its way, or the attempt has failed: a server may
-// answer the caller's next message with a question that only this stream can bring.
-// It does not wait for the response, which some servers begin with the first event;
-// except under a RoundTripper that ignores httptrace, which cannot tell.
+// It waits until the request is on its way or the attempt has failed, because a server
+// may answer the caller's next message with a question that only this stream can bring.
+// It does not wait for the response, which some servers begin with the first event,
+// except with a RoundTripper that ignores httptrace and so cannot tell.
 func (c *connection) openStandby(ctx context.Context) {
 	c.mu.Lock()
 	s := c.standby
@@ -67,8 +67,8 @@ func (c *connection) listen(s standby, onItsWay func()) {
 	c.standbyEnded(s, err)
 }
 
-// watched returns a trace that does what t does, and calls opened and ended for each
-// attempt.
+// watched returns a trace that does what t does and also calls opened and ended for
+// each attempt.
 func watched(t *eventsource.Trace, opened, ended func()) *eventsource.Trace {
 	if t == nil {
 		t = &eventsource.Trace{}
@@ -89,7 +89,7 @@ func watched(t *eventsource.Trace, opened, ended func()) *eventsource.Trace {
 	return &w
 }
 
-// listenTo delivers what the standby stream brings, and returns its end.
+// listenTo delivers what the standby stream brings, and returns how it ended.
 func (c *connection) listenTo(stream *eventsource.Stream) error {
 	position := stream.LastEventID()
 	for event, err := range stream.Events() {
@@ -111,8 +111,8 @@ func (c *connection) listenTo(stream *eventsource.Stream) error {
 	return nil
 }
 
-// standbyEnded tells the end of the standby stream to all that it concerns: the
-// caller's hook, and the calls whose answers it was to bring.
+// standbyEnded reports the end of the standby stream to everybody concerned: the
+// caller's hook, and the calls that were waiting for an answer on it.
 func (c *connection) standbyEnded(s standby, err error) {
 	var refusal *eventsource.ResponseError
 	refused := errors.As(err, &refusal)
@@ -126,9 +126,9 @@ func (c *connection) standbyEnded(s standby, err error) {
 	case !s.opened && err == nil:
 		err = ErrNotOffered
 	case !s.opened && refused:
-		// Of a server without a standby stream 405 is due (Listening, 3), but
-		// every other refusal is about. A session that is gone shows at the next
-		// message.
+		// A server without a standby stream should answer 405 (Listening, 3), but
+		// servers answer with any refusal. If the session is gone, the next message
+		// will show it.
 		err = fmt.Errorf("%w: %w", ErrNotOffered, err)
 	default:
 		if err = c.explain(err); errors.Is(err, mcp.ErrSessionMissing) {
@@ -174,9 +174,9 @@ func (c *connection) park(w *call) {
 	context.AfterFunc(w.ctx, func() { c.fail(w, context.Cause(w.ctx)) })
 }
 
-// unpark settles the call that a response on the standby stream is for. None should
-// be there but for parked calls and resumed ones (Listening, 4); but an answer that
-// somebody waits for is better taken than left.
+// unpark settles the call that a response on the standby stream is for. By Listening, 4
+// only parked and resumed calls should be answered there, but it is better to take an
+// answer that somebody is waiting for than to drop it.
 func (c *connection) unpark(resp *jsonrpc.Response) {
 	c.mu.Lock()
 	w := c.calls[resp.ID]

@@ -12,32 +12,34 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// A Transport connects an mcp.Client to a server over Streamable HTTP. Set at
-// least Endpoint, and pass it to mcp.Client.Connect. It holds settings only, which
-// must not be changed after Connect; it may serve any number of connections.
+// A Transport connects an mcp.Client to a server over Streamable HTTP. Set at least
+// Endpoint, and pass the Transport to mcp.Client.Connect. It holds only settings,
+// which must not be changed after Connect, and can be used for any number of
+// connections.
 //
-// Hooks run on the goroutine of the stream that they are about and hold it up.
-// They may be called at the same time for different streams. A hook that panics
+// A hook runs on the goroutine of the stream that it is about, and holds that stream
+// up. Hooks may be called at the same time for different streams. A hook that panics
 // ends the program, unless it runs in the caller's loop over [Transport.Resume].
 type Transport struct {
 	// Endpoint is the URL of the server's MCP endpoint.
 	Endpoint string
 
-	// Client has the settings of all streams: HTTPClient, ConnectTimeout,
-	// MaxEventSize, Clock and Trace as they are, and these:
+	// Client has the settings of all streams. HTTPClient, ConnectTimeout,
+	// MaxEventSize, Clock and Trace mean what they always mean; the following fields
+	// have additional rules.
 	//
-	// Prepare is called for every request, also for those that are not made by a
-	// stream: the POST of a message, and the DELETE of the session. It is the
-	// place for a fresh token. To answer a 401 with a new token and one more try,
-	// wrap HTTPClient.Transport in a RoundTripper.
+	// Prepare is called for every request, including those that are not made by a
+	// stream: the POST of a message, and the DELETE of the session. Use it to set a
+	// fresh token. To answer a 401 with a new token and one more try, wrap
+	// HTTPClient.Transport in a RoundTripper.
 	//
-	// HTTPClient.Timeout bounds the wait for the headers of a GET and nothing
-	// else: a call takes as long as its context allows.
+	// HTTPClient.Timeout bounds the wait for the headers of a GET and nothing else: a
+	// call takes as long as its context allows.
 	//
 	// IdleTimeout ends a silent first response of a call, a silent standby stream
-	// and a silent subscription; policy.MCPCall has one of its own for the
-	// responses that resume a call. It does not apply to calls of the era that is
-	// not resumable, which it would cancel.
+	// and a silent subscription; policy.MCPCall has its own idle timeout for
+	// responses that resume a call. It does not apply to calls of the era without
+	// resumption, which it would cancel.
 	//
 	// Policy is not used.
 	Client eventsource.Client
@@ -47,27 +49,27 @@ type Transport struct {
 	// [ForVersion].
 	Policy func(version string, role Role) policy.Reconnector
 
-	// DisableStandby leaves the standby stream out. Calls work without it, but
-	// what the server says unasked is not received.
+	// DisableStandby turns the standby stream off. Calls work without it, but
+	// messages of the server that are not answers are not received.
 	DisableStandby bool
 
-	// OnPosition, if not nil, is told where a stream has got to after each event
-	// that has moved it. Stored, a Position lets a later process go on with
-	// [Transport.Resume].
+	// OnPosition, if not nil, is given the position of a stream after each event that
+	// changes it. If you store the Position, a later process can continue the stream
+	// with [Transport.Resume].
 	OnPosition func(Position)
 
-	// OnStandbyEnd, if not nil, is told once for every standby stream that it is
-	// over, and why: [ErrNotOffered] if the server has none, which is common and
-	// no fault; mcp.ErrConnectionClosed, or an error that is
-	// mcp.ErrSessionMissing, if the connection is over; nil if the server asked to
-	// stop, with status 204; else what the stream ended with. Calls are not
-	// affected. After policy.ErrExhausted the stream is opened again as soon as
+	// OnStandbyEnd, if not nil, is called once at the end of every standby stream with
+	// the reason: [ErrNotOffered] if the server does not offer one, which is common
+	// and not a fault; mcp.ErrConnectionClosed, or an error that is
+	// mcp.ErrSessionMissing, if the connection is over; nil if the server asked the
+	// client to stop, with status 204; otherwise the error of the stream. Calls are
+	// not affected. After policy.ErrExhausted the stream is opened again as soon as
 	// the server accepts a message.
 	OnStandbyEnd func(error)
 
-	// OnSkip, if not nil, is told about what a stream has brought and nobody can
-	// use: data that is no JSON-RPC message, or an answer that nobody waits for.
-	// It has been skipped and has harmed nothing.
+	// OnSkip, if not nil, is told about data that nobody can use: data that is not a
+	// JSON-RPC message, or an answer that nobody is waiting for. It has been skipped
+	// and did no harm.
 	OnSkip func(error)
 }
 
@@ -112,9 +114,9 @@ func (t *Transport) connect(ctx context.Context) (*connection, error) {
 	return c, nil
 }
 
-// sameHost follows redirects, unless one leads to another host, which must not
-// learn the session ID, or would turn the POST of a message into a GET. The
-// redirect itself is then the answer, and refused as any other.
+// sameHost follows redirects, except those that lead to another host, which must not
+// learn the session ID, and those that would turn the POST of a message into a GET.
+// Such a redirect is the answer itself, and is refused like any other.
 func sameHost(req *http.Request, via []*http.Request) error {
 	first := via[0]
 	if len(via) > 10 || req.Method != first.Method || req.URL.Host != first.URL.Host || req.URL.Scheme != first.URL.Scheme {

@@ -1,6 +1,6 @@
-// Everything-client is the client program that MCP's conformance suite drives. The
-// URL of the suite's server is its last argument and the scenario's name is in
-// MCP_CONFORMANCE_SCENARIO. It exits with status 0 when the scenario is done.
+// Everything-client is the client program that MCP's conformance suite runs. Its last
+// argument is the URL of the suite's server, and MCP_CONFORMANCE_SCENARIO is the name
+// of the scenario. It exits with status 0 when the scenario is done.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// scenarios tells which tool each scenario wants called; the empty name stands for
+// scenarios has the tool that each scenario wants to be called; an empty name means
 // none.
 var scenarios = map[string]string{
 	"initialize":                          "",
