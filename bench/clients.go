@@ -18,30 +18,30 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// maxEvent is the limit that clients with a limit are given: far beyond any event
-// of the workloads.
+// maxEvent is the limit for clients that take one. It is far larger than any event of
+// the workloads.
 const maxEvent = 64 << 20
 
-// A sink is given each event: its type, ID and data. It keeps none of them.
+// A sink is given the type, ID and data of each event. It does not keep them.
 type sink func(typ, id, data []byte) (more bool)
 
 // A client is a row of the tables.
 type client struct {
 	name string
-	note string // what a reader must know to read its figures
+	note string // what readers must know about its figures
 
-	// noID tells that its API does not show IDs.
+	// noID is set if the client's API does not show IDs.
 	noID bool
 
-	// decode hands the events of r to the sink until r ends or the sink has enough.
+	// decode gives the events of r to the sink until r ends or the sink has enough.
 	decode func(r io.Reader, to sink) error
 
-	// stream does so with the response of url, through http, as a client that
-	// reconnects by itself if it is one; nil if there is no such way.
+	// stream does the same with the response of url, through http, and as a client
+	// that reconnects if it can. It is nil if the client cannot do this.
 	stream func(ctx context.Context, hc *http.Client, url string, to sink) error
 }
 
-// clients returns all rows but the two limits.
+// clients returns all clients, without the two limits.
 func clients() []client {
 	return []client{
 		{
@@ -189,7 +189,7 @@ func streamLaunchDarkly(ctx context.Context, hc *http.Client, url string, to sin
 	if err != nil {
 		return err
 	}
-	defer func() { // Close does not wait, and Events is closed when all is over
+	defer func() { // Close does not wait; Events is closed when everything is over
 		s.Close()
 		for range s.Events {
 		}
@@ -206,8 +206,8 @@ func streamLaunchDarkly(ctx context.Context, hc *http.Client, url string, to sin
 	}
 }
 
-// decodeR3labs lets r3labs/sse read r through its client, as what makes events of
-// the blocks that its EventStreamReader finds is not exported.
+// decodeR3labs lets r3labs/sse read r through its client, because the code that makes
+// events of the blocks that its EventStreamReader finds is not exported.
 func decodeR3labs(r io.Reader, to sink) error {
 	transport := roundTripper(func(req *http.Request) (*http.Response, error) {
 		resp := response(r)
@@ -264,8 +264,7 @@ func decodeAnthropicResponse(resp *http.Response, to sink) error {
 	return d.Err()
 }
 
-// withoutLF returns data without the line feed that both ssestreams leave at its
-// end.
+// withoutLF returns data without the line feed that both ssestreams leave at the end.
 func withoutLF(data []byte) []byte {
 	if n := len(data); n > 0 && data[n-1] == '\n' {
 		return data[:n-1]
@@ -273,7 +272,8 @@ func withoutLF(data []byte) []byte {
 	return data
 }
 
-// streamResponse makes a stream of what decodes a response.
+// streamResponse turns a function that decodes a response into one that reads a
+// stream.
 func streamResponse(decode func(*http.Response, sink) error) func(context.Context, *http.Client, string, sink) error {
 	return func(ctx context.Context, hc *http.Client, url string, to sink) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

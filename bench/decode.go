@@ -12,7 +12,7 @@ import (
 	"github.com/reprise-sse/reprise/internal/workloads"
 )
 
-// A workload is one to decode, and what it decodes to.
+// A workload is an event stream to decode, and the events in it.
 type workload struct {
 	workloads.Workload
 	events   []event // of a lap
@@ -21,8 +21,8 @@ type workload struct {
 
 type event struct{ Type, ID, Data string }
 
-// newWorkload asks the naive decoder, which follows the standard word by word, what
-// the events are.
+// newWorkload finds the events with the naive decoder, which follows the standard word
+// by word.
 func newWorkload(w workloads.Workload) workload {
 	made := workload{Workload: w}
 	for _, e := range reference.Decode(w.Lap, "").Events {
@@ -32,11 +32,11 @@ func newWorkload(w workloads.Workload) workload {
 	return made
 }
 
-// A decodeRow decodes so many laps of a workload, and returns the number of events
-// and the bytes of their data.
+// A decodeRow decodes a number of laps of a workload, and returns the number of events
+// and the size of their data.
 type decodeRow func(w workload, laps int) (events, size int, err error)
 
-// memchr finds every LF: less than any decoder must do.
+// memchr finds every LF. Every decoder has to do more than that.
 func memchr(w workload, laps int) (events, size int, err error) {
 	lines := 0
 	for range laps {
@@ -54,7 +54,7 @@ func memchr(w workload, laps int) (events, size int, err error) {
 	return laps * w.Events, laps * w.dataSize, nil
 }
 
-// readOnly reads the workload as decoders do, and looks at nothing.
+// readOnly reads the workload as decoders do, but does not look at it.
 func readOnly(w workload, laps int) (events, size int, err error) {
 	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, finite(w, laps), make([]byte, 32<<10))
 	if want := int64(laps * len(w.Lap)); n != want {
@@ -63,7 +63,7 @@ func readOnly(w workload, laps int) (events, size int, err error) {
 	return laps * w.Events, laps * w.dataSize, err
 }
 
-// counted makes a row of a client.
+// counted turns a client into a row.
 func counted(c client) decodeRow {
 	return func(w workload, laps int) (events, size int, err error) {
 		err = c.decode(finite(w, laps), func(_, _, data []byte) bool {
@@ -75,12 +75,12 @@ func counted(c client) decodeRow {
 	}
 }
 
-// finite returns a reader of so many laps, of nothing but Read.
+// finite returns a reader of a number of laps that has no method but Read.
 func finite(w workload, laps int) io.Reader {
 	return io.LimitReader(w.Reader(), int64(laps)*int64(len(w.Lap)))
 }
 
-// verify returns what is wrong with the events that c makes of w, or nil.
+// verify returns what is wrong with the events that c decodes from w, or nil.
 func verify(c client, w workload) error {
 	const laps = 2
 	total := laps * len(w.events)
@@ -88,7 +88,7 @@ func verify(c client, w workload) error {
 	err := c.decode(finite(w, laps), func(typ, id, data []byte) bool {
 		got := event{string(typ), string(id), string(data)}
 		if got.Type == "" {
-			got.Type = "message" // as most clients leave it to their users
+			got.Type = "message" // most clients leave this to their users
 		}
 		want := w.events[n%len(w.events)]
 		if c.noID {
@@ -111,10 +111,10 @@ func verify(c client, w workload) error {
 	return nil
 }
 
-// timeDecoding runs a row and returns its CPU time for one lap. Other events than
-// there are in the laps are an error.
+// timeDecoding runs a row and returns its CPU time for one lap. It returns an error if
+// the row does not find the events that are in the laps.
 func timeDecoding(row decodeRow, w workload, laps int) (time.Duration, error) {
-	runtime.GC() // what rows before have left behind is not this one's to collect
+	runtime.GC() // this row must not pay for the garbage of the rows before
 	before := loopback.CPUTime()
 	events, got, err := row(w, laps)
 	used := loopback.CPUTime() - before

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// A figure is what is printed of many rounds.
+// A figure sums up many rounds for printing.
 type figure struct {
 	median float64
 	spread float64 // half the distance between the quartiles
 }
 
-// summarize returns the figure of rounds, of which there must be some.
+// summarize returns the figure of rounds, of which there must be at least one.
 func summarize(rounds []float64) figure {
 	sorted := slices.Sorted(slices.Values(rounds))
 	return figure{
@@ -21,8 +21,8 @@ func summarize(rounds []float64) figure {
 	}
 }
 
-// quantile returns what the share q of the values is below, between two values if
-// need be.
+// quantile returns the value that the share q of the values is below, interpolated
+// between two values if necessary.
 func quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	i := int(at)
@@ -32,7 +32,7 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
 }
 
-// ratio prints a figure that is a ratio, with the spread in per cent of it.
+// ratio prints a figure that is a ratio, with its spread in per cent.
 func (f figure) ratio() string {
 	if f.median == 0 {
 		return "0"

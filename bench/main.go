@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// settings say how much is measured.
+// settings say how much to measure.
 type settings struct {
 	workloads               []workloads.Workload
 	rounds                  int
@@ -126,8 +126,8 @@ func (s settings) decoding(t *table, rows []client) error {
 	return nil
 }
 
-// measure takes its turn with each of n rows, in every round, and returns the
-// results of each.
+// measure gives each of n rows its turn in every round, and returns the results of
+// each row.
 func (s settings) measure(n int, one func(row int) (float64, error)) ([][]float64, error) {
 	results := make([][]float64, n)
 	for range s.rounds {
@@ -199,7 +199,7 @@ func (s settings) idle(t *table, rows []client, url string) error {
 		heap := []string{after.name + ", one of " + of + ": heap", "KiB", "0"}
 		stack := []string{after.name + ": stack", "KiB", "0"}
 		goroutines := []string{after.name + ": goroutines", "one", "0"}
-		// The first time fills pools that stay.
+		// The first run fills pools that stay filled.
 		if _, err := loopback.MeasureIdle(s.idleStreams, url+after.path, loopback.OpenBare); err != nil {
 			return err
 		}

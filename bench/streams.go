@@ -15,7 +15,7 @@ import (
 // A busyRow reads the events of a busy stream to its end.
 type busyRow func(ctx context.Context, http *http.Client, url string, events int) error
 
-// busyBare reads the same bytes, and looks at nothing.
+// busyBare reads the same bytes but does not look at them.
 func busyBare(ctx context.Context, http *http.Client, url string, events int) error {
 	size, err := loopback.ReadBare(ctx, http, url)
 	if want := events * len(loopback.BusyEvent); err == nil && size != want {
@@ -24,7 +24,7 @@ func busyBare(ctx context.Context, http *http.Client, url string, events int) er
 	return err
 }
 
-// busyClient makes a row of a client.
+// busyClient turns a client into a row.
 func busyClient(c client) busyRow {
 	return func(ctx context.Context, http *http.Client, url string, events int) error {
 		n, size := 0, 0
@@ -40,7 +40,7 @@ func busyClient(c client) busyRow {
 	}
 }
 
-// timeStreams runs a row on so many streams at once, which have so many events each,
+// timeStreams runs a row on a number of streams at once, with a number of events each,
 // and returns its CPU time for one event.
 func timeStreams(server string, row busyRow, streams, events int) (time.Duration, error) {
 	client := &http.Client{Transport: &http.Transport{}}
@@ -58,7 +58,7 @@ func timeStreams(server string, row busyRow, streams, events int) (time.Duration
 	return used / time.Duration(streams*events), errors.Join(errs...)
 }
 
-// opener makes of a client what loopback.MeasureIdle opens.
+// opener turns a client into what loopback.MeasureIdle needs.
 func opener(c client) loopback.Opener {
 	return func(ctx context.Context, http *http.Client, url string, opened func()) error {
 		err := c.stream(ctx, http, url, func(_, _, data []byte) bool {
@@ -68,7 +68,7 @@ func opener(c client) loopback.Opener {
 			return true
 		})
 		if ctx.Err() != nil {
-			return nil // what the end of the measurement looks like is the client's affair
+			return nil // clients may report the end of the measurement as they like
 		}
 		if err == nil {
 			err = errors.New("the stream has ended")

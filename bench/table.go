@@ -24,7 +24,7 @@ func (t *table) note(text string) string {
 	return fmt.Sprintf("[%d]", len(t.notes))
 }
 
-// na returns the cell of what was not measured, and says why.
+// na returns the cell for something that was not measured, with a note that says why.
 func (t *table) na(why string) string { return "n/a " + t.note(why) }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }

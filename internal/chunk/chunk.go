@@ -34,8 +34,8 @@ func At(b []byte, offset int) [][]byte {
 	return [][]byte{b[:offset:offset], b[offset:]}
 }
 
-// Random cuts b at places that rng chooses: mostly short pieces, some long, and
-// an empty one now and then, which reads as a read of no bytes.
+// Random cuts b at places that rng chooses: mostly into short pieces, some long ones,
+// and now and then an empty one, which gives a read of no bytes.
 func Random(b []byte, rng *rand.Rand) [][]byte {
 	var pieces [][]byte
 	for len(b) > 0 {
@@ -53,9 +53,9 @@ func Random(b []byte, rng *rand.Rand) [][]byte {
 	return pieces
 }
 
-// Ways yields the ways of cutting b that every table test tries: whole, byte by
-// byte, by threes, and at random places that depend on seed. The names say which,
-// the seed included, so that a failure can be repeated.
+// Ways yields the ways of cutting b that every table test tries: whole, byte by byte,
+// in threes, and at random places that depend on seed. The name of each includes the
+// seed, so that a failure can be repeated.
 func Ways(b []byte, seed uint64) iter.Seq2[string, [][]byte] {
 	return func(yield func(string, [][]byte) bool) {
 		if !yield("whole", Whole(b)) || !yield("byte by byte", Every(b, 1)) || !yield("by threes", Every(b, 3)) {
@@ -89,12 +89,12 @@ type Reader struct {
 // NewReader returns a Reader of the pieces, which it does not change.
 func NewReader(pieces [][]byte) *Reader { return &Reader{pieces: pieces} }
 
-// Offset returns how many bytes have been handed out. The bytes beyond it are
-// those that whoever reads cannot have known.
+// Offset returns how many bytes have been handed out. The reader cannot know the bytes
+// beyond it.
 func (r *Reader) Offset() int { return r.offset }
 
-// Read implements io.Reader. A Read into an empty p returns at once and takes
-// nothing.
+// Read implements io.Reader. A Read into an empty p returns at once and takes no
+// bytes.
 func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil

@@ -1,13 +1,13 @@
-// Command consume does what README.md tells a new user to do, before there is a
-// release: in an empty module it gets the checkout as a module, compiles the first
-// example, and shows what that has added to go.mod. It fails if that is anything but
-// the module and backoff.
+// Command consume does what README.md tells a new user to do, but with a checkout
+// instead of a release. In an empty module it gets the checkout as a module, compiles
+// the first example, and shows what that has added to go.mod. It fails if that is
+// anything but the module and backoff.
 //
 //	go run ./internal/consume [toolchain ...]
 //
 // A toolchain is a value of GOTOOLCHAIN, such as go1.25.0, or "oldest" for the first
-// release of the Go version that go.mod asks for. With none it uses the go command of
-// the path. It must be run in the root of the module.
+// release of the Go version in go.mod. Without one, consume uses the go command in the
+// path. Run it in the root of the module.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	version = "v0.1.0-checkout" // seen by the new module alone
+	version = "v0.1.0-checkout" // only the new module sees it
 	backoff = "github.com/cenkalti/backoff/v4"
 )
 
@@ -78,7 +78,7 @@ func run(out io.Writer, root string, toolchains []string) (err error) {
 	return nil
 }
 
-// A goMod is what this program needs of a go.mod, as go mod edit -json has it.
+// A goMod is what this program needs of a go.mod, in the form of go mod edit -json.
 type goMod struct {
 	Module  struct{ Path string }
 	Go      string
@@ -91,7 +91,7 @@ type goMod struct {
 // A moduleInfo names the module of a checkout.
 type moduleInfo struct {
 	Path string
-	Go   string // the version that it asks for
+	Go   string // the Go version in go.mod
 }
 
 func readModule(root string) (moduleInfo, error) {
@@ -109,8 +109,7 @@ func readGoMod(goCommand, dir string, env []string) (mod goMod, err error) {
 	return mod, json.Unmarshal(text, &mod)
 }
 
-// firstRelease returns the toolchain that came first with a version of the language:
-// go1.25.0 for 1.25.
+// firstRelease returns the first toolchain of a Go version: go1.25.0 for 1.25.
 func firstRelease(goVersion string) string {
 	if strings.Count(goVersion, ".") == 1 {
 		goVersion += ".0"
@@ -128,7 +127,7 @@ func instructions(readme string) (path, program string, err error) {
 	return get[1], example[1], nil
 }
 
-// A consumer is a module of somebody else's.
+// A consumer is somebody else's module.
 type consumer struct {
 	out     io.Writer
 	dir     string
@@ -140,9 +139,9 @@ type consumer struct {
 	env       []string
 }
 
-// prepare makes the empty directory, and the environment of go commands in which
-// toolchain gets the module from proxy, and everything else from the user's own
-// module cache or from where the user gets modules.
+// prepare makes the empty directory, and the environment for go commands. In it
+// toolchain gets the module from proxy, and everything else from the user's own module
+// cache or from where the user gets modules.
 func (c *consumer) prepare(toolchain, proxy, cache string) error {
 	if err := os.Mkdir(c.dir, 0o755); err != nil {
 		return err
@@ -158,19 +157,19 @@ func (c *consumer) prepare(toolchain, proxy, cache string) error {
 		}
 		own[name] = strings.TrimSpace(string(value))
 	}
-	// The toolchain's own command: another module cache would have it installed once
-	// more.
+	// Use the toolchain's own command: with another module cache, go would install the
+	// toolchain again.
 	c.goCommand = filepath.Join(own["GOROOT"], "bin", "go")
 	c.env = append(os.Environ(),
 		"GOTOOLCHAIN=local",
 		"GOROOT=",
 		"GOWORK=off",
 		"GOFLAGS=-modcacherw", // so that the cache can be removed
-		// A cache of its own, as the next checkout has the same version.
+		// It needs its own cache because the next checkout has the same version.
 		"GOMODCACHE="+cache,
 		"GOPROXY="+strings.Join([]string{fileURL(proxy), fileURL(own["GOMODCACHE"], "cache", "download"), own["GOPROXY"]}, ","),
-		"GOPRIVATE=", "GONOPROXY=", // these would lead past the proxies
-		// No checksum database knows a checkout.
+		"GOPRIVATE=", "GONOPROXY=", // these would bypass the proxies
+		// Checksum databases do not know the checkout.
 		"GONOSUMDB="+strings.Trim(own["GONOSUMDB"]+","+c.module, ","),
 	)
 	return nil

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// publish makes dir a module proxy (see go help goproxy) that has one module in one
-// version: what a checkout would be as a release.
+// publish makes dir a module proxy (see go help goproxy) with one module in one version:
+// the checkout as if it were a release.
 func publish(root, dir string, module moduleInfo) error {
 	versions := filepath.Join(dir, filepath.FromSlash(module.Path), "@v")
 	if err := os.MkdirAll(versions, 0o755); err != nil {
@@ -47,9 +47,9 @@ func publish(root, dir string, module moduleInfo) error {
 	return errors.Join(archive(f, root, module.Path+"@"+version), f.Close())
 }
 
-// archive writes the files of the module in root as a module zip: nested modules are
-// modules of their own, and what begins with a dot is for the project and not for
-// the module.
+// archive writes the files of the module in root as a module zip. It leaves out nested
+// modules, and files whose names begin with a dot, which belong to the project but not
+// to the module.
 func archive(w io.Writer, root, prefix string) error {
 	z := zip.NewWriter(w)
 	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {

@@ -20,13 +20,13 @@ type conn struct {
 	mu      sync.Mutex
 	server  *net.TCPConn // nil until it is dialled
 	fault   Fault
-	left    int  // bytes to the client until the fault, or the next wait of a throttle
-	epoch   int  // counts the faults: what passed under one is not counted for the next
+	left    int  // how many bytes the client still gets before the fault, or a throttle's next wait
+	epoch   int  // counts the faults, as each counts its own bytes
 	heard   bool // the client has sent something
 	deaf    bool // what the client sends is thrown away
 	closed  bool
 	woken   bool          // deadlines are set, to break off what is blocked
-	changed chan struct{} // closed, and replaced, when one of these changes but left
+	changed chan struct{} // closed and replaced when any of these changes, except left
 }
 
 func newConn(client *net.TCPConn, f Fault) *conn {
@@ -77,7 +77,7 @@ func (c *conn) run(ctx context.Context, target string) {
 	up.Wait()
 }
 
-// down reports whether the client's end is left for up to wait for.
+// down reports whether up still has to wait for the client's end.
 func (c *conn) down(ctx context.Context, target string) (waits bool) {
 	buf := make([]byte, 32<<10)
 	var pending []byte // read from the server and not yet written
@@ -92,7 +92,7 @@ func (c *conn) down(ctx context.Context, target string) (waits bool) {
 			switch s.fault.kind {
 			case cut:
 				c.leaveServer()
-				// Not Close: with unread bytes of the client's that would be a reset.
+				// Close would be a reset if there are unread bytes of the client.
 				c.client.CloseWrite()
 				return true
 			case reset:
@@ -164,7 +164,7 @@ func (c *conn) up() {
 		server, deaf := c.server, c.deaf
 		c.mu.Unlock()
 		if !deaf {
-			// That the server has gone is for down to see and to pass on.
+			// down will see that the server has gone, and pass it on.
 			_, _ = server.Write(buf[:n])
 		}
 	}
@@ -199,7 +199,7 @@ func (c *conn) await(condition func() bool) bool {
 	}
 }
 
-// A state is what down goes by.
+// A state is what down has to do.
 type state struct {
 	fault   Fault
 	may     int // how many bytes may go to the client now

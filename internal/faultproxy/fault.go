@@ -7,13 +7,12 @@ import (
 	"github.com/reprise-sse/reprise/clock"
 )
 
-// A Fault is what the proxy does to a connection. The zero Fault does nothing: the
-// connection is forwarded, its ends included.
+// A Fault is what the proxy does to a connection. The zero Fault does nothing: it
+// forwards the connection and its ends.
 //
-// Where a number of bytes is given, it counts those to the client, exactly: what
-// follows them happens before the next one. Nothing happens before the client has
-// sent something, as HTTP's always does first: a reset in answer to the connection
-// alone would reach into the client's dial, or not, as it happens.
+// A number of bytes counts the bytes to the client exactly: the fault happens before
+// the next one. Nothing happens until the client has sent something, as an HTTP client
+// always does first. A reset before that might or might not fail the client's dial.
 type Fault struct {
 	kind     kind
 	bytes    int
@@ -33,27 +32,25 @@ const (
 	throttle
 )
 
-// Cut closes the connection to the client after n bytes, in the proper way of TCP
-// (FIN), and that to the server.
+// Cut closes the connection to the client after n bytes, in TCP's orderly way (FIN),
+// and closes the one to the server.
 func Cut(n int) Fault { return Fault{kind: cut, bytes: n} }
 
-// Reset resets the connection to the client after n bytes (RST), and closes that
-// to the server. The client can still read the n bytes on Linux; elsewhere, and if
-// they are more than it has room for, it may lose some.
+// Reset resets the connection to the client after n bytes (RST), and closes the one to
+// the server. On Linux the client can still read the n bytes; elsewhere, and if they are
+// more than it has room for, it may lose some.
 func Reset(n int) Fault { return Fault{kind: reset, bytes: n} }
 
-// Stall forwards nothing more to the client after n bytes. All connections stay
-// up, the server is held back once the buffers on the way are full, and it sees
-// the client leave.
+// Stall forwards nothing to the client after n bytes. All connections stay open, the
+// server is blocked once the buffers on the way are full, and it sees the client leave.
 func Stall(n int) Fault { return Fault{kind: stall, bytes: n} }
 
-// HalfOpen makes the other side disappear without a word after n bytes: the
-// connection to the server is closed, and the client is not told. What the client
-// sends is lost.
+// HalfOpen makes the server disappear silently after n bytes: the connection to it is
+// closed, but the one to the client is not. What the client sends is lost.
 func HalfOpen(n int) Fault { return Fault{kind: halfOpen, bytes: n} }
 
-// BlackHole accepts the connection and does nothing with it: it dials no server and
-// reads nothing from the client.
+// BlackHole accepts the connection and does nothing with it: it neither dials the server
+// nor reads from the client.
 func BlackHole() Fault { return Fault{kind: blackHole} }
 
 // Throttle forwards n bytes to the client at a time, at least one, and then waits

@@ -1,5 +1,5 @@
-// Package faultproxy is a TCP proxy on the loopback interface that breaks
-// connections in chosen ways, for tests of what a client does about that.
+// Package faultproxy is a TCP proxy on the loopback interface that breaks connections
+// in chosen ways, for tests of how a client copes with that.
 package faultproxy
 
 import (
@@ -27,11 +27,11 @@ type Proxy struct {
 	changed  chan struct{}      // closed, and replaced, when accepted or conns changes
 }
 
-// Start starts a proxy for the server at the target, a "host:port". For each
-// connection it asks the plan, which is given the number of the connection, 1 for
-// the first, what to do with it; with a nil plan it forwards all.
+// Start starts a proxy for the server at the target, a "host:port". For each connection
+// it calls plan with the number of the connection, 1 for the first, to learn what to do
+// with it. With a nil plan it forwards everything.
 //
-// Start panics if there is no port to listen on.
+// Start panics if it cannot listen on a port.
 func Start(target string, plan func(n int) Fault) *Proxy {
 	if plan == nil {
 		plan = func(int) Fault { return Fault{} }
@@ -54,7 +54,7 @@ func (p *Proxy) Addr() string {
 	return p.addr
 }
 
-// Down stops listening: dials are refused. Connections that are open stay so.
+// Down stops listening, so dials are refused. Open connections stay open.
 func (p *Proxy) Down() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,10 +85,10 @@ func (p *Proxy) Up() error {
 	return nil
 }
 
-// Inject does a fault to all connections that are open, in place of what the plan
-// had for them; its bytes are counted from now, with 0 it happens at once. A BlackHole stops both directions
-// and keeps the connections. What has been done, a connection cut for instance, is
-// not undone.
+// Inject applies a fault to all open connections, in place of what the plan had for
+// them. Its bytes are counted from now on; with 0 it happens at once. A BlackHole stops
+// both directions and keeps the connections. What has been done, such as cutting a
+// connection, is not undone.
 func (p *Proxy) Inject(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,11 +100,11 @@ func (p *Proxy) Inject(f Fault) {
 // Counts is how many connections there have been and are.
 type Counts struct {
 	Accepted int // since Start
-	Open     int // of those, the ones that the client has not left and the proxy has not reset
+	Open     int // of those, the ones that neither the client has left nor the proxy has reset
 }
 
-// Counts returns the numbers as they are now. That a client has left a BlackHole
-// may not be seen.
+// Counts returns the current numbers. It may not notice that a client has left a
+// BlackHole.
 func (p *Proxy) Counts() Counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,8 +113,8 @@ func (p *Proxy) Counts() Counts {
 
 func (p *Proxy) counts() Counts { return Counts{Accepted: p.accepted, Open: len(p.conns)} }
 
-// Await waits until the condition holds. It returns nil then, or the cause if ctx
-// is done before.
+// Await waits until the condition holds and returns nil, or the cause if ctx is done
+// first.
 func (p *Proxy) Await(ctx context.Context, condition func(Counts) bool) error {
 	for {
 		p.mu.Lock()

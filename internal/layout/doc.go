@@ -1,3 +1,3 @@
 // Package layout holds the test of which package may import which. It has no
-// code: the rules and their reasons stand beside the test.
+// other code; the rules and their reasons are with the test.
 package layout

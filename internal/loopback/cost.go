@@ -14,18 +14,18 @@ import (
 // stream has failed before.
 type Opener func(ctx context.Context, client *http.Client, url string, opened func()) error
 
-// A Cost is what streams hold, the garbage collected.
+// A Cost is what streams hold after a garbage collection.
 type Cost struct {
 	Heap, Stack float64 // bytes
 	Goroutines  float64
 }
 
-// Sub returns c without what d has.
+// Sub returns c minus d.
 func (c Cost) Sub(d Cost) Cost {
 	return Cost{c.Heap - d.Heap, c.Stack - d.Stack, c.Goroutines - d.Goroutines}
 }
 
-// Each returns the share of one of n streams.
+// Each returns the cost of one of n streams.
 func (c Cost) Each(n int) Cost {
 	return Cost{c.Heap / float64(n), c.Stack / float64(n), c.Goroutines / float64(n)}
 }
@@ -34,8 +34,8 @@ func (c Cost) Each(n int) Cost {
 // server's queue of connections.
 const opening = 64
 
-// MeasureIdle opens so many streams at url, each on a goroutine of its own, and
-// returns what they hold while all are open and silent.
+// MeasureIdle opens a number of streams at url, each on a goroutine of its own, and
+// returns what they hold while all of them are open and silent.
 func MeasureIdle(streams int, url string, open Opener) (Cost, error) {
 	client := &http.Client{Transport: &http.Transport{}}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -63,7 +63,7 @@ func MeasureIdle(streams int, url string, open Opener) (Cost, error) {
 	return after.Sub(before), err
 }
 
-// held returns what the process holds.
+// held returns what the process holds now.
 func held() Cost {
 	for range 4 {
 		runtime.GC() // each halves the stacks that are too large
@@ -73,8 +73,8 @@ func held() Cost {
 	return Cost{float64(m.HeapAlloc), float64(m.StackInuse), float64(runtime.NumGoroutine())}
 }
 
-// ReadBare reads the response of url with nothing but net/http, as fast as it can,
-// and returns its size.
+// ReadBare reads the response of url with bare net/http, as fast as it can, and returns
+// its size.
 func ReadBare(ctx context.Context, client *http.Client, url string) (size int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -98,8 +98,8 @@ func ReadBare(ctx context.Context, client *http.Client, url string) (size int, e
 	}
 }
 
-// ReadShort reads the response of [Short] with nothing but net/http and returns the
-// data of its event.
+// ReadShort reads the response of [Short] with bare net/http and returns the data of its
+// event.
 func ReadShort(ctx context.Context, client *http.Client, url string) (data string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -118,8 +118,8 @@ func ReadShort(ctx context.Context, client *http.Client, url string) (data strin
 	return strings.TrimSpace(data), nil
 }
 
-// OpenBare is the Opener that uses nothing but net/http: what a program could
-// write at least, without reading events or reconnecting.
+// OpenBare is the Opener that uses bare net/http: the least that a program could do,
+// without decoding events or reconnecting.
 func OpenBare(ctx context.Context, client *http.Client, url string, opened func()) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

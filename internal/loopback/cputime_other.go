@@ -4,6 +4,6 @@ package loopback
 
 import "time"
 
-// CPUTime returns the CPU time that this process has used, all its threads
-// together, and 0 where that cannot be told.
+// CPUTime returns the CPU time that all threads of this process have used together, or
+// 0 where the system does not tell.
 func CPUTime() time.Duration { return 0 }

@@ -15,29 +15,29 @@ import (
 
 // The paths that a [Server] answers, each with an event stream.
 const (
-	// Idle sends one event, "x", and is silent from then on.
+	// Idle sends one event, "x", and then nothing.
 	Idle = "/idle"
 
-	// IdleAfterLarge sends an event of 64 KiB before that.
+	// IdleAfterLarge sends an event of 64 KiB before the event "x".
 	IdleAfterLarge = "/idle-after-large"
 
-	// Busy sends [BusyEvent] over and over, as fast as it is read; with ?events=N
-	// it ends after so many.
+	// Busy sends [BusyEvent] over and over, as fast as it is read; with ?events=N it
+	// ends after N events.
 	Busy = "/busy"
 
-	// Short sends one event and ends. Its data is the time, in nanoseconds, from
-	// the end of the response before to the arrival of this request; 0 if there
-	// was none. Use it from one client at a time.
+	// Short sends one event and ends. Its data is the time, in nanoseconds, from the
+	// end of the previous response to the arrival of this request; 0 if there was no
+	// previous response. Use it from one client at a time.
 	Short = "/short"
 )
 
-// BusyEvent is the event that [Busy] repeats, a token of a language model, and
-// BusyData its data.
+// BusyEvent is the event that [Busy] repeats, a token of a language model. BusyData is
+// its data.
 var BusyEvent, BusyData = token()
 
 func token() (event, data string) {
 	w := workloads.Tokens("\n")
-	event = string(w.Lap[:len(w.Lap)/w.Events]) // all are of one size
+	event = string(w.Lap[:len(w.Lap)/w.Events]) // they all have the same size
 	return event, strings.TrimSpace(strings.TrimPrefix(event, "data: "))
 }
 
@@ -92,7 +92,7 @@ func busy(w http.ResponseWriter, r *http.Request, block string) {
 // A short serves [Short].
 type short struct {
 	mu    sync.Mutex
-	ended time.Time // of the response before
+	ended time.Time // of the previous response
 }
 
 func (s *short) ServeHTTP(w http.ResponseWriter, _ *http.Request) {

@@ -1,7 +1,7 @@
-// Package loopback serves event streams from a process of its own, over loopback
-// HTTP, and measures what a client of them costs in the process that calls it.
+// Package loopback serves event streams from a process of its own, over loopback HTTP,
+// and measures what a client costs in the calling process.
 //
-// It is for benchmarks. A server in the same process would use the CPU and the
+// It is for benchmarks. A server in the same process would use the CPU time and the
 // memory that are to be measured.
 package loopback
 
@@ -16,12 +16,12 @@ import (
 	"os/exec"
 )
 
-// roleVariable marks the process that Start has begun.
+// roleVariable marks a process that Start has started.
 const roleVariable = "REPRISE_LOOPBACK_SERVER"
 
-// Main does nothing in a process that [Start] has not started. In one that it has,
-// it serves until its standard input ends, and does not return. Call it before
-// anything else, at the start of main or in an init function.
+// Main does nothing, unless [Start] has started this process. Then it serves until
+// standard input ends, and does not return. Call it before anything else, at the start
+// of main or in an init function.
 func Main() {
 	if os.Getenv(roleVariable) == "" {
 		return
@@ -33,7 +33,7 @@ func Main() {
 	os.Exit(0)
 }
 
-// serve listens, writes its URL as a line to out, and returns when in ends.
+// serve listens, writes its URL to out as a line, and returns when in ends.
 func serve(in io.Reader, out io.Writer) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,8 +61,8 @@ type Server struct {
 	input   io.Closer
 }
 
-// Start starts the program that is running once more, as a server. The program
-// must call [Main].
+// Start starts the running program a second time, as a server. The program must call
+// [Main].
 func Start() (*Server, error) {
 	program, err := os.Executable()
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// BufferSize is how many bytes one end of a connection can have sent that the
-// other has not read; a Write beyond it waits.
+// BufferSize is how many bytes one end of a connection can send before the other reads
+// them. A Write beyond it waits.
 const BufferSize = 64 << 10
 
-// Pipe returns the two ends of a new connection, first the client's.
+// Pipe returns the two ends of a new connection, the client's first.
 //
-// An end that is closed leaves what it has sent to be read, then its peer reads
-// io.EOF; the peer's writes fail with EPIPE. If SetLinger(0) was called before,
-// the close is a reset: the peer reads what was sent, then ECONNRESET, and its
-// writes fail with that too.
+// When an end is closed, its peer can still read what was sent, and then reads io.EOF;
+// the peer's writes fail with EPIPE. If SetLinger(0) was called before, the close is a
+// reset: the peer reads what was sent, then ECONNRESET, and its writes fail with
+// ECONNRESET too.
 func Pipe() (client, server *Conn) {
 	up, down := newStream(), newStream()
 	return &Conn{in: down, out: up, local: "client", remote: "server"},
@@ -50,7 +50,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, c.opError("write", err)
 }
 
-// Close ends the connection in both directions and wakes whoever is blocked in
+// Close ends the connection in both directions and wakes everybody who is blocked in
 // it. Only the first call counts. It returns nil.
 func (c *Conn) Close() error {
 	c.mu.Lock()
@@ -65,8 +65,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// SetLinger has the meaning that it has on net.TCPConn for the value 0: the next
-// Close resets the connection. Any other value undoes that. It returns nil.
+// SetLinger with 0 means the same as on a net.TCPConn: the next Close resets the
+// connection. Any other value undoes that. It returns nil.
 func (c *Conn) SetLinger(sec int) error {
 	c.mu.Lock()
 	c.reset = sec == 0
@@ -113,8 +113,8 @@ func (c *Conn) opError(op string, err error) error {
 
 // A stream is one direction of a connection.
 //
-// Invariant: readErr and writeErr are both nil while both ends are open, and neither
-// is once one of them has closed.
+// Invariant: readErr and writeErr are both nil while both ends are open, and both are
+// set once one of the ends has closed.
 type stream struct {
 	mu       sync.Mutex
 	change   *sync.Cond
@@ -128,7 +128,7 @@ type stream struct {
 type deadline struct {
 	passed bool
 	timer  *time.Timer
-	set    int // counts the settings: a timer of an earlier one that fires late does nothing
+	set    int // counts the settings, so that a timer of an earlier one that fires late does nothing
 }
 
 func newStream() *stream {
@@ -181,8 +181,8 @@ func (s *stream) write(p []byte) (n int, err error) {
 	}
 }
 
-// close sets what the two ends get from now on. The end that closes after its
-// peer did gets net.ErrClosed all the same.
+// close sets the errors that the two ends get from now on. An end that closes after its
+// peer gets net.ErrClosed as well.
 func (s *stream) close(readErr, writeErr error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

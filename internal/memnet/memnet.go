@@ -1,9 +1,9 @@
 // Package memnet is a network in memory, for tests: a listener, and connections
 // that behave like TCP over loopback does on Linux.
 //
-// Everything that waits here waits on a condition variable or a channel, so a
-// goroutine that is blocked in a Read, Write, Accept or dial is durably blocked in
-// the sense of testing/synctest, and deadlines are taken from the bubble's time.
+// All waiting here is on a condition variable or a channel. So a goroutine that is
+// blocked in a Read, Write, Accept or dial is durably blocked in the sense of
+// testing/synctest. Deadlines go by the bubble's time.
 package memnet
 
 import (
@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// Network is the name of the network in addresses and errors.
+// Network is the network's name in addresses and errors.
 const Network = "mem"
 
 // Addr is the address of every listener and connection of this package.
@@ -50,10 +50,10 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// DialContext connects to the listener, whatever the address, as soon as it
-// accepts. Its signature is the one that http.Transport wants. Once the listener
-// is closed it fails with an error that is [syscall.ECONNREFUSED], and if ctx is
-// done first with one that wraps the cause.
+// DialContext connects to the listener as soon as it accepts, whatever the address is.
+// Its signature is the one that http.Transport needs. Once the listener is closed it
+// fails with an error that is [syscall.ECONNREFUSED]. If ctx is done first, it fails
+// with one that wraps the cause.
 func (l *Listener) DialContext(ctx context.Context, _, addr string) (net.Conn, error) {
 	client, server := Pipe()
 	select {
@@ -66,14 +66,14 @@ func (l *Listener) DialContext(ctx context.Context, _, addr string) (net.Conn, e
 	}
 }
 
-// Refused is the error of a dial that nobody listens for: the one that the net
-// package gives, down to its system call.
+// Refused is the error of a dial when nobody is listening: the same that package net
+// returns, down to the system call.
 func Refused(addr string) error {
 	return &net.OpError{Op: "dial", Net: Network, Addr: Addr(addr), Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 }
 
-// Close makes Accept and dials fail from now on. Connections made before stay as
-// they are. It returns nil.
+// Close makes Accept and dials fail from now on. It does not affect existing
+// connections. It returns nil.
 func (l *Listener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return nil

@@ -18,13 +18,13 @@ type Event struct {
 	Retry    time.Duration
 	HasRetry bool
 
-	// End is the number of input bytes up to and with the line end that
-	// dispatched the event; the LF of a CRLF does not count. A decoder that has
-	// read so much has no reason to wait for more.
+	// End is the number of input bytes up to and including the line end that
+	// dispatched the event; the LF of a CRLF does not count. A decoder that has read
+	// that much does not have to wait for more.
 	End int
 }
 
-// A Result is all that the standard's algorithm makes of an input.
+// A Result is everything that the standard's algorithm finds in an input.
 type Result struct {
 	Events []Event
 
@@ -45,10 +45,10 @@ type Result struct {
 // decode of the Encoding standard, transcribed step by step. It is slow and
 // obvious on purpose, and shares no code with package eventsource.
 //
-// There are two readings where the text is silent or no browser follows it. The
-// last event ID buffer starts from lastEventID, not from the empty string. And
-// "only ASCII digits" means one or more; a number of milliseconds that does not
-// fit in a Duration is the longest one.
+// It departs from the text in two places, where the text is silent or no browser
+// follows it. The last event ID buffer starts from lastEventID, not from the empty
+// string. And "only ASCII digits" means at least one; a number of milliseconds that
+// does not fit in a Duration is the longest one.
 func Decode(input []byte, lastEventID string) Result {
 	d := decoder{
 		lastEventIDBuffer: lastEventID,
@@ -120,8 +120,8 @@ func (d *decoder) line(runes []rune, end int) {
 	}
 }
 
-// field splits a line that is not blank, as HTML §9.2.6 does. A line that it says
-// to ignore is not ok.
+// field splits a line that is not blank, as HTML §9.2.6 does. For a line that is to be
+// ignored, ok is false.
 func field(line string) (name, value string, ok bool) {
 	// If the line starts with a U+003A COLON character (:): ignore the line.
 	if strings.HasPrefix(line, ":") {
@@ -222,7 +222,7 @@ func (d *decoder) dispatch(end int) {
 	d.events = append(d.events, event)
 }
 
-// A scalar is a decoded scalar value and the number of input bytes up to and with
+// A scalar is a decoded scalar value, and the number of input bytes up to and including
 // its last byte.
 type scalar struct {
 	value rune

@@ -1,5 +1,5 @@
-// Package selfsigned makes a TLS certificate for servers in tests: it is made in
-// memory when the process first asks for it and is worth nothing outside it.
+// Package selfsigned makes a TLS certificate for servers in tests. It is made in memory
+// when the process first asks for it, and is useless outside the process.
 package selfsigned
 
 import (
@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// ServerName is the one DNS name that the certificate is valid for. A client that
-// sets it in its tls.Config can dial the server under any name.
+// ServerName is the only DNS name that the certificate is valid for. A client that sets
+// it in its tls.Config can dial the server under any name.
 const ServerName = "server.test"
 
 type material struct {
@@ -25,8 +25,8 @@ type material struct {
 	roots       *x509.CertPool
 }
 
-// Server returns a new TLS configuration of a server that offers the given
-// application protocols (RFC 7301), the preferred one first.
+// Server returns a new TLS configuration for a server that offers the given application
+// protocols (RFC 7301), the preferred one first.
 func Server(protocols ...string) *tls.Config {
 	return &tls.Config{
 		Certificates: []tls.Certificate{made().certificate},
@@ -34,8 +34,8 @@ func Server(protocols ...string) *tls.Config {
 	}
 }
 
-// Client returns a new TLS configuration that trusts Server's certificate and no
-// other, whatever the name of the host that is dialled.
+// Client returns a new TLS configuration that trusts only Server's certificate,
+// whatever host name is dialled.
 func Client() *tls.Config {
 	return &tls.Config{RootCAs: made().roots, ServerName: ServerName}
 }
@@ -58,8 +58,8 @@ func generate() (material, error) {
 		Subject:      pkix.Name{CommonName: ServerName},
 		DNSNames:     []string{ServerName, "localhost"},
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-		// A testing/synctest bubble begins in the year 2000, and a fake clock
-		// wherever its test likes.
+		// A testing/synctest bubble begins in the year 2000, and a fake clock whenever
+		// its test likes.
 		NotBefore:             time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC),
 		NotAfter:              time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// A server publishes numbered events to all its clients, and replays to each what
-// it has missed. It can be taken down and up again.
+// A server publishes numbered events to all its clients, and sends each what it has
+// missed. It can be taken down and brought up again.
 type server struct {
 	url, address string
 
@@ -26,7 +26,7 @@ func startServer() (*server, error) {
 	return s, s.up()
 }
 
-// up listens, on the same port as before.
+// up starts listening, on the same port as before.
 func (s *server) up() error {
 	listener, err := net.Listen("tcp", s.address)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *server) up() error {
 	s.url = "http://" + s.address
 	s.http = &http.Server{Handler: http.HandlerFunc(s.handle)}
 	s.serving.Go(func() {
-		_ = s.http.Serve(listener) // the error is that of down
+		_ = s.http.Serve(listener) // down causes the error
 	})
 	return nil
 }

@@ -1,7 +1,6 @@
-// Package soak keeps many streams going through the restarts of their server, in
-// one process and over sockets, and measures what the process holds meanwhile. Its
-// test is this module's load test; with a duration it is the soak test, which
-// make soak runs.
+// Package soak runs many streams through restarts of their server, in one process and
+// over sockets, and measures what the process holds meanwhile. Its test is this module's
+// load test; with a duration it is the soak test that make soak runs.
 package soak
 
 import (
@@ -21,35 +20,35 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// A Config says how much is run, and for how long.
+// A Config says how much to run, and for how long.
 type Config struct {
-	// Streams is the number of streams at once. Each takes two descriptors, its own
-	// and the server's.
+	// Streams is the number of streams at once. Each takes two descriptors, one for
+	// itself and one for the server.
 	Streams int
 
-	// Rounds is the least number of rounds, 4 or more. In each some events are
-	// published, what the process holds is measured, and the server is restarted.
+	// Rounds is the smallest number of rounds, at least 4. In each round some events
+	// are published, the process is measured, and the server is restarted.
 	Rounds int
 
 	// Duration is the time in which further rounds begin, on the clock.
 	Duration time.Duration
 
-	// Pause is how long a round goes on publishing an event each Every. Both are
-	// more than zero.
+	// Pause is how long a round publishes events, one each Every. Both must be more
+	// than zero.
 	Pause, Every time.Duration
 
-	// Clock is what all waits go by; nil means clock.System. A clock.Fake must be
-	// advanced from timer to timer; as connecting takes none of its time, that runs
-	// ahead of the streams, and the times measured mean little.
+	// Clock is used for all waits; nil means clock.System. A clock.Fake must be advanced
+	// from timer to timer. Since connecting takes none of its time, it runs ahead of the
+	// streams, and the measured times mean little.
 	Clock clock.Clock
 
-	// Print, if not nil, is given the lines of a table: a heading, then one line
-	// for each round.
+	// Print, if not nil, is called with each line of a table: a heading, and then one
+	// line for each round.
 	Print func(string)
 }
 
-// The server is down for one of these times in turn: shorter than the streams'
-// first wait, and longer, so that attempts are refused and waits grow.
+// The server is down for these times in turn. Some are shorter than the streams' first
+// wait, and some are longer, so that attempts are refused and waits grow.
 var downtimes = [...]time.Duration{delay / 4, 3 * delay}
 
 const delay = 2 * time.Second // the streams' Rules.Delay
@@ -69,7 +68,7 @@ type Round struct {
 
 	Down    time.Duration // how long the server was down then
 	Back    time.Duration // how long after it was up again all streams were open
-	Busiest float64       // share of the streams' waits after the drop that end within the same 100 ms
+	Busiest float64       // largest share of the streams' waits after the drop that end within the same 100 ms
 }
 
 const heading = "    time  heap MiB  goroutines  descriptors  attempts     events  lost  twice  down  all back  busiest 100 ms"
@@ -80,9 +79,9 @@ func (r Round) String() string {
 		r.Lost, r.Duplicated, r.Down, r.Back.Round(time.Millisecond), 100*r.Busiest)
 }
 
-// Run runs the streams and returns what was measured, when all of them have ended.
-// The error is about the run itself: a stream that has ended, a server that could
-// not listen, ctx; see Check for what the measurements say.
+// Run runs the streams and returns the measurements when all of them have ended. The
+// error is about the run itself: a stream that has ended, a server that could not
+// listen, or ctx. Check judges the measurements.
 func Run(ctx context.Context, c Config) ([]Round, error) {
 	if c.Clock == nil {
 		c.Clock = clock.System()
@@ -154,8 +153,8 @@ func (r *run) wake() {
 	r.changed.Broadcast()
 }
 
-// trace counts for all streams. A stream's first wait after a restart follows an
-// attempt that was open.
+// trace counts for all streams. The attempt before a stream's first wait after a restart
+// was open.
 func (r *run) trace() *eventsource.Trace {
 	locked := func(f func()) {
 		r.mu.Lock()
@@ -218,7 +217,7 @@ func (r *run) received(stream, n int) {
 	}
 }
 
-// await waits until the condition, which is called under the lock, holds.
+// await waits until the condition holds. It calls the condition under the lock.
 func (r *run) await(ctx context.Context, what string, condition func() bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,7 +231,7 @@ func (r *run) await(ctx context.Context, what string, condition func() bool) err
 	return nil
 }
 
-// publish gives all streams a new event and waits until all have it.
+// publish publishes a new event and waits until all streams have it.
 func (r *run) publish(ctx context.Context) error {
 	r.mu.Lock()
 	r.latest++
@@ -282,7 +281,7 @@ func (r *run) round(ctx context.Context, down time.Duration) (Round, error) {
 	if err := r.pause(ctx, down); err != nil {
 		return Round{}, err
 	}
-	// What is published while nobody listens must not be lost.
+	// What is published while nobody is listening must not be lost.
 	r.mu.Lock()
 	r.latest++
 	r.current = 0
@@ -306,7 +305,7 @@ func (r *run) measure() Round {
 	r.waits = r.waits[:0]
 	r.mu.Unlock()
 	runtime.GC()
-	runtime.GC() // what pools held during the first is gone after the second
+	runtime.GC() // pools are emptied by the second collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	round.Heap, round.Goroutines, round.Descriptors = int(m.HeapAlloc), runtime.NumGoroutine(), Descriptors()
@@ -337,14 +336,14 @@ func busiest(waits []time.Duration) float64 {
 	return float64(most) / float64(max(1, len(sorted)))
 }
 
-// maxBusiest is the limit on Round.Busiest. The waits spread over half the delay, so
-// a tenth of them is what is due.
+// maxBusiest is the limit on Round.Busiest. The waits spread over half the delay, so a
+// tenth of them is expected.
 const maxBusiest = 2 * float64(100*time.Millisecond) / float64(delay/2)
 
-// Check says what is wrong with the measurements: events lost or duplicated, waits
-// that do not spread, growth of what the process holds. It compares the rounds of
-// the first half with those of the second, without the very first, in which the
-// process is still warming up.
+// Check returns what is wrong with the measurements: events lost or duplicated, waits
+// that do not spread, or a process that grows. It compares the rounds of the first half
+// with those of the second. It leaves out the very first round, in which the process is
+// still warming up.
 func Check(rounds []Round) error {
 	var wrong []string
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }

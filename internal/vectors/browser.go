@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// A Browser vector is a server script and what a real browser made of it.
+// A Browser vector is a server script and how a real browser behaved with it.
 type Browser struct {
 	ID   string
 	Rule string // the rule of the standard that it is about; empty in generated ones
@@ -23,7 +23,7 @@ type Browser struct {
 
 	Outcome Outcome
 	Opens   int      // how often the stream opened
-	Agree   []string // who else gives this very answer: whatwg, firefox, webkit
+	Agree   []string // who else gives the same answer: whatwg, firefox, webkit
 }
 
 // An Outcome is what became of a browser's stream.
@@ -40,24 +40,24 @@ type Connection struct {
 	Chunks [][]byte // of the body, one for each flush
 	Cut    bool     // the connection breaks inside the body
 
-	// Status is -1 if the connection is closed without a response, else that of
-	// the response.
+	// Status is that of the response, or -1 if the connection is closed without a
+	// response.
 	Status int
 
-	// Headers are the response's header lines in order, but for those that frame
-	// the body.
+	// Headers are the response's header lines in order, without those that frame the
+	// body.
 	Headers []string
 
 	Body Framing
 }
 
-// A Framing is the way in which the end of a body is known.
+// A Framing is how the end of a body is marked.
 type Framing string
 
 const (
 	Chunked    Framing = "chunked"
 	Length     Framing = "length" // Content-Length
-	UntilClose Framing = "close"  // by the end of the connection; Headers may hold another length
+	UntilClose Framing = "close"  // by the end of the connection; Headers may have a different length
 	NoBody     Framing = "none"
 )
 
@@ -65,15 +65,14 @@ const (
 type Reconnect struct {
 	LastEventID *string // as received: outer spaces and tabs are lost; nil if absent
 	DelayMs     int     // as measured
-	RetryMs     int     // the reconnection time in force, worked out from DelayMs; 0 may read up to 10
+	RetryMs     int     // the reconnection time in force, computed from DelayMs; 0 may show as up to 10
 	Path        string  // of the request, if it is not that of the first
 }
 
 // BrowserNamed returns the hand-picked streams, each for one rule of the standard.
 var BrowserNamed = load("browser-named.jsonl.gz", decodeBrowser)
 
-// BrowserGenerated returns the streams that were generated from a grammar of
-// traps.
+// BrowserGenerated returns the streams that were generated from a grammar of pitfalls.
 var BrowserGenerated = load("browser-generated.jsonl.gz", decodeBrowser)
 
 // BrowserHTTP returns the scripts about statuses, types, redirects and network

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// Differences returns the table of the vectors that this module answers otherwise
-// than they say: the reason of each by the vector's name or ID.
+// Differences returns the reasons for which this module differs from vectors, by the
+// vectors' names or IDs.
 //
-// A test that compares with vectors must fail for a difference that is not in the
-// table, and for a vector in it that does not differ.
+// A test that compares with vectors must fail for a difference that is not in the table,
+// and for a vector in the table that does not differ.
 var Differences = sync.OnceValues(func() (map[string]string, error) {
 	b, err := files.ReadFile("testdata/differences.txt")
 	if err != nil {

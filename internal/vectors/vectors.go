@@ -2,9 +2,8 @@
 // with the answers that the standard, the web platform tests or a real browser
 // give to them. testdata/README.md explains the files.
 //
-// It is for tests. Loading is strict: a key or a word that this package does not
-// know is an error, because a test that passes over it would pass for the wrong
-// reason.
+// It is for tests. Loading is strict: a key or a word that this package does not know is
+// an error, because a test that ignores it might pass for the wrong reason.
 package vectors
 
 import (
@@ -31,8 +30,8 @@ type Event struct {
 	Type, Data, LastEventID string
 }
 
-// lines calls decode with every line of a file, which may be compressed, and adds
-// the place to its errors.
+// lines calls decode with every line of a file, which may be compressed, and adds the
+// file and the line to its errors.
 func lines(name string, decode func([]byte) error) error {
 	f, err := files.Open("testdata/" + name)
 	if err != nil {
@@ -62,14 +61,14 @@ func lines(name string, decode func([]byte) error) error {
 	}
 }
 
-// strict decodes JSON and refuses what the type does not name.
+// strict decodes JSON and refuses keys that the type does not have.
 func strict(line []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	return d.Decode(into)
 }
 
-// oneOf reports a word that is none of those that are known.
+// oneOf returns an error for a word that is not one of the known ones.
 func oneOf(key, word string, known ...string) error {
 	if !slices.Contains(known, word) {
 		return fmt.Errorf("%s is %q, which is none of %q", key, word, known)
@@ -86,7 +85,7 @@ func first(errs ...error) error {
 	return nil
 }
 
-// load makes a loader that reads its file once.
+// load returns a function that reads its file once.
 func load[T any](name string, decode func([]byte, *[]T) error) func() ([]T, error) {
 	return sync.OnceValues(func() ([]T, error) {
 		var all []T

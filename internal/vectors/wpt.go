@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// About tells where a vector of wpt.jsonl comes from.
+// About says where a vector of wpt.jsonl comes from.
 type About struct {
 	Name       string            `json:"name"`
 	Kind       string            `json:"kind"`
@@ -20,7 +20,7 @@ type About struct {
 	RequiredBy string            `json:"required_by"` // whatwg, fetch, mimesniff, wpt, proposal or library
 	Why        string            `json:"why"`
 	Also       []string          `json:"also"`     // who else tests it
-	Deviates   map[string]string `json:"deviates"` // which library does otherwise, and how
+	Deviates   map[string]string `json:"deviates"` // which library behaves differently, and how
 }
 
 func (a About) check() error {
@@ -35,22 +35,22 @@ func (a About) check() error {
 // is the same.
 type Format struct {
 	About
-	Chunks [][]byte // as its source cuts it
+	Chunks [][]byte // as the source cuts it
 
 	// InitialLastEventID is carried into the stream; empty for most.
 	InitialLastEventID string
 
 	Events []Event
 
-	// Retry is the reconnection time after the end, if HasRetry is set. With
-	// AnyRetry it may be anything but negative, or not set.
+	// Retry is the reconnection time after the end, if HasRetry is set. With AnyRetry it
+	// may be anything that is not negative, or not be set.
 	Retry              time.Duration
 	HasRetry, AnyRetry bool
 
 	LastEventID string // what a reconnection would send; empty: no header
 }
 
-// A Network vector is a server script and what a client makes of it.
+// A Network vector is a server script and how a client must behave with it.
 type Network struct {
 	About
 	URL     string // a path; or "{origin2}/path", under another host name; or an absolute URL
@@ -58,24 +58,24 @@ type Network struct {
 	Actions []Action
 	Server  []Answer // to each request, in order
 
-	// Trace is what the caller or its observer sees; AcceptAlso holds traces that
-	// are as good.
+	// Trace is what the caller or its observer sees; AcceptAlso has traces that are
+	// acceptable too.
 	Trace      []Report
 	AcceptAlso [][]Report
 
-	// OrderlyEndOK allows the last report, an error with state closed, to be an
-	// end without an error.
+	// OrderlyEndOK allows an end without an error instead of the last report, an error
+	// with state closed.
 	OrderlyEndOK bool
 
 	FinalState    string // closed or connecting
 	RequestsTotal int
 	Delays        []Delay
-	Quiet         time.Duration // nothing more happens for so long
+	Quiet         time.Duration // nothing more happens for this long
 	Construct     Construct
 	Reports       Reports
 }
 
-// Options are the client's settings. Zero values are not set.
+// Options are the client's settings. A zero value means that it is not set.
 type Options struct {
 	Method, Body     string
 	Headers          map[string]string
@@ -97,25 +97,25 @@ type Action struct {
 type Answer struct {
 	Expect  *Expect // of the request; nil: anything
 	Delay   time.Duration
-	Drop    bool // the connection is closed before any byte; nothing below counts
+	Drop    bool // the connection is closed before any byte; the fields below do not count
 	Status  int
-	Headers [][2]string // nothing is added but what frames the body
+	Headers [][2]string // only what frames the body is added
 	Chunks  []Part
 	End     string // eof: clean; open: held until the client leaves; abort: broken
 	Host    string // origin2: the request must come to the second host name
 }
 
-// A Part of a body is flushed by itself, after a pause.
+// A Part of a body is flushed separately, after a pause.
 type Part struct {
 	Wait  time.Duration
 	Bytes []byte
 }
 
-// Expect is what a request must be like; empty parts may be anything.
+// Expect is what a request must look like; empty fields allow anything.
 type Expect struct {
 	Method, Path, Body string
 
-	// Headers must be exactly one line with these bytes, or absent if nil.
+	// Each header must be exactly one line with these bytes, or absent if nil.
 	Headers map[string]*string
 }
 
@@ -130,17 +130,17 @@ type Report struct {
 type Delay struct {
 	BeforeRequest int // from 2
 	Min           time.Duration
-	Max           time.Duration // only with jitter and floors off; zero: none
+	Max           time.Duration // only with jitter and floors off; zero means none
 }
 
-// Construct tells how a client comes about that has no server.
+// Construct says how to make a client that has no server.
 type Construct struct {
 	Error     bool   // constructing it, or the first call, must fail
-	OrTrace   bool   // or else it must give the trace
+	OrTrace   bool   // or it must give the trace instead
 	FromBytes []byte // it reads these bytes
 }
 
-// Reports are facts that the client should have to show.
+// Reports are facts that the client should be able to report.
 type Reports struct {
 	Status          int               `json:"status"`
 	ResponseHeaders map[string]string `json:"response_headers"`

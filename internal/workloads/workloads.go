@@ -17,23 +17,23 @@ import (
 type Workload struct {
 	Name string
 
-	// Lap is one round of the stream: whole events, and nothing that depends on
-	// the rounds before. It must not be changed.
+	// Lap is one round of the stream. It has whole events and does not depend on the
+	// rounds before. It must not be changed.
 	Lap []byte
 
 	// Events is the number of events in a lap.
 	Events int
 
-	// Reads are the sizes of the reads that hand it out, in turn and for ever. If
-	// there are none a read takes what the reader wants.
+	// Reads are the sizes of the reads that hand it out, in turn and for ever. If it is
+	// empty, a read may be of any size.
 	Reads []int
 }
 
-// lapSize is about the size of a lap: larger than the first cache, smaller than
+// lapSize is the approximate size of a lap: larger than the first cache and smaller than
 // the last.
 const lapSize = 1 << 20
 
-// All returns the workloads that the project's goals are stated for.
+// All returns the workloads that the project has goals for.
 func All() []Workload {
 	tokens, lines64K := Tokens("\n"), Lines64K()
 	return []Workload{
@@ -48,8 +48,8 @@ func All() []Workload {
 	}
 }
 
-// Tokens is a language model's answer: one line of JSON, 190 bytes, an event. The
-// lines end as lineEnd says.
+// Tokens is a language model's answer: each event is one line of JSON of 190 bytes. The
+// lines end with lineEnd.
 func Tokens(lineEnd string) Workload {
 	name := "tokens"
 	if lineEnd != "\n" {
@@ -63,15 +63,14 @@ func Tokens(lineEnd string) Workload {
 	})
 }
 
-// Ticks is a feed of prices: a type, an ID that is new with each event, and 40
-// bytes of data.
+// Ticks is a feed of prices: each event has a type, a new ID, and 40 bytes of data.
 func Ticks() Workload {
 	return generate("ticks", func(b *bytes.Buffer, n int) {
 		fmt.Fprintf(b, "event: tick\nid: %08d\ndata: {\"symbol\":\"ABCD\",\"price\":%014d}\n\n", n, n*7919)
 	})
 }
 
-// Lines20 is events of 20 lines of 80 bytes of data each.
+// Lines20 has events of 20 lines with 80 bytes of data each.
 func Lines20() Workload {
 	return generate("20-lines", func(b *bytes.Buffer, n int) {
 		for i := range 20 {
@@ -81,14 +80,15 @@ func Lines20() Workload {
 	})
 }
 
-// Lines64K is events of one line of 64 KiB of data.
+// Lines64K has events of one line with 64 KiB of data.
 func Lines64K() Workload {
 	return generate("64KiB-lines", func(b *bytes.Buffer, n int) {
 		fmt.Fprintf(b, "data: %0*d\n\n", 64<<10, n)
 	})
 }
 
-// Heartbeats is what keeps a silent stream open, and one event at the end.
+// Heartbeats has comments and blank lines, as they keep a silent stream open, and one
+// event at the end.
 func Heartbeats() Workload {
 	w := generate("heartbeats", func(b *bytes.Buffer, _ int) {
 		b.WriteString(": keep-alive\n\n")
