@@ -34,8 +34,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A world is a server on a port and a client, with one clock for both, which
-// moves when the client waits and by just as much.
+// A world is a server on a port and a client that share a clock, which each wait of the
+// client advances by just as much.
 type world struct {
 	*eventsourcetest.Server
 	clock  *clock.Fake
@@ -53,7 +53,7 @@ func newWorld(t *testing.T, p func() policy.Reconnector, script ...[]eventsource
 		Policy:     p,
 		Clock:      w.clock,
 		Trace: &eventsource.Trace{Wait: func(i eventsource.WaitInfo) {
-			// The server notices a client that has left a moment later.
+			// The server takes a moment to notice that a client has left.
 			w.await(t, func(r eventsourcetest.Request) bool { return !r.Ended.IsZero() })
 			w.clock.Advance(i.Waited)
 		}},
@@ -293,8 +293,8 @@ func TestStoryFeedThroughDrops(t *testing.T) {
 	}
 }
 
-// A connection that was kept and dies under the next request: net/http sends that
-// request again by itself and at once, which would be too early.
+// When a kept connection dies under the next request, net/http sends that request again
+// by itself and at once, which would be too early.
 func TestG1NetHTTPDoesNotResend(t *testing.T) {
 	const asked = time.Minute
 	script := [][]eventsourcetest.Step{
@@ -629,7 +629,8 @@ func readmeBlocks(t *testing.T) []string {
 	return blocks
 }
 
-// sourceOf returns the body of a function in src, and what gives a node's text.
+// sourceOf returns the body of a function in src, and a function that returns the text
+// of a node.
 func sourceOf(t *testing.T, name, src string) (text func(ast.Node) string, body *ast.BlockStmt) {
 	t.Helper()
 	files := token.NewFileSet()
@@ -672,8 +673,8 @@ func TestReadmeIsTested(t *testing.T) {
 	}
 }
 
-// The first example is a program: it compiles in a new module that requires this
-// one and nothing else of its own.
+// The first example is a program that compiles in a new module whose only direct
+// requirement is this one.
 func TestReadmeCompiles(t *testing.T) {
 	root, err := os.Getwd()
 	if err != nil {

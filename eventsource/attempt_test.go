@@ -34,7 +34,8 @@ func firstMessage(a *scenario.Attempt) (at time.Duration, ok bool) {
 	return 0, false
 }
 
-// withinLimits: an attempt with a limit brings a message in time, or is ended by it.
+// withinLimits checks that an attempt with a limit brings a message in time or is ended
+// by the limit.
 func withinLimits(records []*scenario.Record, c *complaints) {
 	r := records[0]
 	for i, a := range r.Attempts[min(1, len(r.Attempts)):] {
@@ -70,7 +71,7 @@ func budgetOf(p scenario.Policy) time.Duration {
 	return 0
 }
 
-// withinBudget: under a budget, and once the first attempt has ended, a message
+// withinBudget checks that under a budget, once the first attempt has ended, a message
 // comes in time or the stream ends.
 func withinBudget(records []*scenario.Record, c *complaints) {
 	r := records[0]
@@ -237,10 +238,10 @@ func answerDrip(n int, silence time.Duration, text string) scenario.Answer {
 	return scenario.Answer{Body: slices.Repeat([]scenario.Piece{{Wait: silence, Text: text}}, n)}
 }
 
-// Silence for the idle timeout ends the attempt, wherever in an event it begins; any
-// byte is a sign of life, that of a comment too; and the time that the loop body
-// takes is not the server's silence. Without a timeout, which is the default, a server
-// may be silent for a day.
+// Silence for the idle timeout ends the attempt, wherever in an event it begins. Any byte
+// is a sign of life, also in a comment, and the time that the loop body takes is not the
+// server's silence. Without a timeout, which is the default, a server may be silent for a
+// day.
 func TestIdleTimeout(t *testing.T) {
 	t.Parallel()
 	const ended = "done: scenario: the policy's script has ended"

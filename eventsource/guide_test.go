@@ -13,12 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprise-sse/reprise/eventsource"
-	"github.com/reprise-sse/reprise/eventsource/eventsourcetest"
+	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// arrows are those of the state diagram of docs/guide.md: from and to, and the kinds of
-// end on them, if any.
+// arrows are the arrows of the state diagram in docs/guide.md, by where they lead from
+// and to, with the kinds of end on them, if any.
 type arrows map[string]map[string]bool
 
 func (a arrows) add(from, to, kind string) {
@@ -72,7 +72,7 @@ func drawn(t *testing.T) arrows {
 // A walk is a stream that goes from state to state.
 type walk struct {
 	name   string
-	script [][]eventsourcetest.Step
+	script [][]Step
 	client eventsource.Client
 	cancel time.Duration // when the context ends; 0: not while the stream lives
 	adopt  bool
@@ -91,29 +91,29 @@ func TestGuideDiagram(t *testing.T) {
 		}
 		return policy.After(0).Within(time.Second)
 	})
-	event := eventsourcetest.Event{Data: "a"}
-	stall := []eventsourcetest.Step{eventsourcetest.Stall} // before any header
-	silence := []eventsourcetest.Step{eventsourcetest.Open, eventsourcetest.Stall}
-	refuse := []eventsourcetest.Step{eventsourcetest.Refuse}
+	event := Event{Data: "a"}
+	stall := []Step{Stall} // before any header
+	silence := []Step{Open, Stall}
+	refuse := []Step{Refuse}
 
 	taken := arrows{}
 	for _, w := range []walk{
-		{name: "nobody there, then an end", script: [][]eventsourcetest.Step{refuse, {event, eventsourcetest.End}}},
-		{name: "a drop", script: [][]eventsourcetest.Step{{event, eventsourcetest.Cut}}},
-		{name: "silence", script: [][]eventsourcetest.Step{silence}, client: eventsource.Client{IdleTimeout: time.Minute}},
-		{name: "too large", script: [][]eventsourcetest.Step{{event}}, client: eventsource.Client{MaxEventSize: 5}},
+		{name: "nobody there, then an end", script: [][]Step{refuse, {event, End}}},
+		{name: "a drop", script: [][]Step{{event, Cut}}},
+		{name: "silence", script: [][]Step{silence}, client: eventsource.Client{IdleTimeout: time.Minute}},
+		{name: "too large", script: [][]Step{{event}}, client: eventsource.Client{MaxEventSize: 5}},
 		{
-			name: "no message in time", script: [][]eventsourcetest.Step{{event, eventsourcetest.End}, silence, stall},
+			name: "no message in time", script: [][]Step{{event, End}, silence, stall},
 			client: eventsource.Client{Policy: func() policy.Reconnector { return within }},
 		},
-		{name: "restarted while open", script: [][]eventsourcetest.Step{{event, eventsourcetest.Stall}}, loop: reconnect},
-		{name: "restarted while connecting", script: [][]eventsourcetest.Step{stall}, begin: reconnectLater},
-		{name: "left", script: [][]eventsourcetest.Step{{event, eventsourcetest.Stall}}, loop: leave},
+		{name: "restarted while open", script: [][]Step{{event, Stall}}, loop: reconnect},
+		{name: "restarted while connecting", script: [][]Step{stall}, begin: reconnectLater},
+		{name: "left", script: [][]Step{{event, Stall}}, loop: leave},
 		{name: "cancelled before", cancel: -1},
-		{name: "cancelled while connecting", script: [][]eventsourcetest.Step{stall}, cancel: time.Second},
-		{name: "cancelled while open", script: [][]eventsourcetest.Step{silence}, cancel: time.Second},
-		{name: "cancelled while waiting", script: [][]eventsourcetest.Step{refuse, refuse}, cancel: time.Second},
-		{name: "adopted", script: [][]eventsourcetest.Step{{event, eventsourcetest.End}}, adopt: true},
+		{name: "cancelled while connecting", script: [][]Step{stall}, cancel: time.Second},
+		{name: "cancelled while open", script: [][]Step{silence}, cancel: time.Second},
+		{name: "cancelled while waiting", script: [][]Step{refuse, refuse}, cancel: time.Second},
+		{name: "adopted", script: [][]Step{{event, End}}, adopt: true},
 		{name: "adopted and rejected", adopt: true},
 	} {
 		t.Run(w.name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestGuideDiagram(t *testing.T) {
 
 // take runs the stream and adds the arrows that it takes.
 func (w walk) take(t *testing.T, taken arrows) {
-	server := &eventsourcetest.Server{Script: w.script}
+	server := &Server{Script: w.script}
 	server.Start()
 	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())

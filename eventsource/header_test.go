@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -210,5 +211,45 @@ func TestContentType(t *testing.T) {
 		} else if run.Data != nil || len(run.Requests) != 1 || !errors.As(run.End, &refused) {
 			t.Errorf("%q: %q, %d requests, %v; must be refused", tt.headers, run.Data, len(run.Requests), run.End)
 		}
+	}
+}
+
+// Retry-After is waited for, in seconds or until a date, and binds one wait only. Any
+// other value asks for nothing.
+func TestRetryAfter(t *testing.T) {
+	const date = "Sat, 01 Jan 2000 00:02:00 GMT"
+	for name, c := range map[string]struct {
+		header http.Header
+		want   time.Duration
+	}{
+		"seconds":                {http.Header{"Retry-After": {"7"}}, 7 * time.Second},
+		"less than the policy's": {http.Header{"Retry-After": {"1"}}, 3 * time.Second},
+		"zero":                   {http.Header{"Retry-After": {"0"}}, 3 * time.Second},
+		"the longest of several": {http.Header{"Retry-After": {"5", "60", "7"}}, time.Minute},
+		"none":                   {nil, 3 * time.Second},
+		"not a number":           {http.Header{"Retry-After": {"soon"}}, 3 * time.Second},
+		"negative":               {http.Header{"Retry-After": {"-7"}}, 3 * time.Second},
+		"a fraction":             {http.Header{"Retry-After": {"7.5"}}, 3 * time.Second},
+		// A date is relative to the server's Date, here the start of the bubble.
+		"a date":          {http.Header{"Retry-After": {date}}, 2 * time.Minute},
+		"of a fast clock": {http.Header{"Retry-After": {date}, "Date": {"Sat, 01 Jan 2000 00:01:30 GMT"}}, 30 * time.Second},
+		"a date gone by":  {http.Header{"Retry-After": {"Fri, 31 Dec 1999 23:00:00 GMT"}}, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := serve(t,
+					[]Step{Status{Code: 503, Header: c.header}},
+					[]Step{Event{Data: "a"}, Cut},
+					[]Step{Event{Data: "b"}, Cut},
+				)
+				s := play(t, srv, eventsource.Client{Policy: resilient})
+				if diff := cmp.Diff([]time.Duration{c.want, 3 * time.Second, 3 * time.Second}, gaps(srv)); diff != "" {
+					t.Errorf("gaps (-want +got):\n%s", diff)
+				}
+				if len(s.events) != 2 || s.err != nil {
+					t.Errorf("%d events and %v", len(s.events), s.err)
+				}
+			})
+		})
 	}
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// nothingLeft: when a stream is over it holds nothing, and it is over soon.
+// nothingLeft checks that a stream that is over holds nothing, and that it is over soon.
 func nothingLeft(records []*scenario.Record, c *complaints) {
 	r := records[0]
 	if r.Timers != 0 || r.Bodies != 0 || r.Payloads != 0 {
@@ -187,10 +187,10 @@ func TestG7TimerThatFiresAtOnce(t *testing.T) {
 	})
 }
 
-// errInterleaved is what the streams of this file are cancelled with.
+// errInterleaved is the cause with which interleave cancels its stream.
 var errInterleaved = errors.New("cancelled by another goroutine")
 
-// anyServer does something with a request, by chance.
+// anyServer answers a request in a way that chance chooses.
 func anyServer(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	open := func(text string) {
@@ -223,8 +223,8 @@ func anyServer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Over real sockets, with goroutines that advance the clock, call Reconnect and
-// cancel as it comes: a tenth of the runs of a property.
+// Over real sockets, other goroutines advance the clock, call Reconnect and cancel at
+// random moments. There are a tenth as many runs as of a property.
 func TestG7Interleavings(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	var arrivals atomic.Int32
@@ -386,7 +386,7 @@ func TestCancellingBreaksOffABlockedRead(t *testing.T) {
 }
 
 // A body whose Close reads the rest, as some transports do to keep a connection, does
-// not hold up who leaves.
+// not hold up a caller who leaves.
 func TestLeavingABodyThatDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := serve(t, []Step{Event{Data: "a"}, Stall})

@@ -64,7 +64,7 @@ type property struct {
 	// are.
 	play func(run runScenarios, scenarios []scenario.Scenario) []*scenario.Record
 
-	// check complains of what it finds in the records.
+	// check complains of each way in which the records break the guarantee.
 	check func([]*scenario.Record, *complaints)
 }
 
@@ -97,7 +97,7 @@ func (p property) try(run runScenarios, scenarios []scenario.Scenario) ([]*scena
 		case r.Hung:
 			c.add("the stream does not end")
 		case r.Runaway:
-			c.add("there is no end of requests")
+			c.add("the requests do not end")
 		case r.Panicked != nil && r.Panicked != any(scenario.ErrPanic):
 			c.add("panic: %v", r.Panicked)
 		}
@@ -141,7 +141,7 @@ func (p property) holds(t *testing.T) {
 // play a scenario three times.
 const runsPerBubble = 600
 
-// scenarios makes those of a run.
+// scenarios makes the scenarios of one run.
 func (p property) scenarios(seed uint64, number int) []scenario.Scenario {
 	rng := rand.New(rand.NewPCG(seed, uint64(number)))
 	scenarios := make([]scenario.Scenario, max(p.streams, 1))
@@ -212,8 +212,8 @@ func (p property) report(t *testing.T, scenarios []scenario.Scenario, records []
 	return b.String()
 }
 
-// A scenarioCase is a scenario of a table, and what is to happen in it; nil leaves
-// that to the property.
+// A scenarioCase is a scenario in a table and what must happen in it; if that is nil,
+// only the property is checked.
 type scenarioCase struct {
 	name     string
 	scenario scenario.Scenario
@@ -241,7 +241,7 @@ func (p property) holdsIn(t *testing.T, cases []scenarioCase) {
 	}
 }
 
-// historyOf tells the main points of a record, each with its time.
+// historyOf lists the main points of a record, each with its time.
 func historyOf(r *scenario.Record) []string {
 	var h []string
 	for i, a := range r.Attempts {
@@ -377,7 +377,7 @@ func restartsOf(r *scenario.Record, number int) (rs restarts) {
 	return rs
 }
 
-// endOf returns when an attempt ended, or with it the stream.
+// endOf returns when an attempt ended, or the stream during it.
 func endOf(r *scenario.Record, a *scenario.Attempt) time.Duration {
 	if a.Reported != nil {
 		return a.Ended[0]

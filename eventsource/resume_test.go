@@ -14,8 +14,8 @@ import (
 	"github.com/reprise-sse/reprise/internal/scenario"
 )
 
-// nothingForgotten: every request asks to go on from where the finished blocks of
-// all before it have led, and no event is lost on the way to the loop.
+// nothingForgotten checks that every request asks to go on from where the finished blocks
+// of all earlier responses have led, and that no event is lost on the way to the loop.
 func nothingForgotten(records []*scenario.Record, c *complaints) {
 	r := records[0]
 	truths := r.Truths()
@@ -202,7 +202,7 @@ func TestG5NothingForgotten(t *testing.T) {
 	p.holds(t)
 }
 
-// A process that stores the ID it has got to, and ends, goes on from there.
+// A process that stores its last event ID and ends can go on from there.
 func TestG5OutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	for _, end := range []scenario.Action{
@@ -236,7 +236,7 @@ func TestG5OutlivesTheProcess(t *testing.T) {
 	}
 }
 
-// The ID that cannot be sent is reported as what it is.
+// An ID that cannot be sent is reported as such.
 func TestG5UnsendableID(t *testing.T) {
 	t.Parallel()
 	r := scenario.Play(t, scenario.Scenario{Server: []scenario.Answer{answerStream("id: 7\x7f\ndata: a\n\n"), answerEmpty}, Policy: policyScript(0)})[0]
@@ -246,8 +246,8 @@ func TestG5UnsendableID(t *testing.T) {
 	}
 }
 
-// What a caller stores in order to resume is the ID that has been sent, then that of the
-// last finished block, in the loop that of the event in hand.
+// What a caller stores in order to resume is the ID that the request came with, then that
+// of the last finished block. In the loop it is the ID of the current event.
 func TestLastEventIDFollowsTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := answers(body(errCut, "data: a\n\nid: 6\ndata: b\n\nid: 7\n\ndata: c\n\nid: 8\n\nid: 9\ndata: d"), status(204))

@@ -15,8 +15,8 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// The benchmarks of this file have their server in another process, which is this
-// program, too: its CPU time and memory do not count.
+// The benchmarks of this file have their server in another process, which runs this same
+// program, so its CPU time and memory do not count.
 func init() { loopback.Main() }
 
 // startServer starts a server for a benchmark or a test.
@@ -33,7 +33,7 @@ func startServer(tb testing.TB) (url string) {
 	return server.URL
 }
 
-// newTransport returns a transport of a benchmark's own.
+// newTransport returns a client with a transport of its own.
 func newTransport(tb testing.TB) *http.Client {
 	client := &http.Client{Transport: &http.Transport{}}
 	tb.Cleanup(client.CloseIdleConnections)

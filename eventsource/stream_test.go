@@ -20,8 +20,8 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// TestStreamRidesOutWhatComes is one stream through every kind of trouble: what it
-// yields, what it sends, and how long it waits.
+// One stream goes through every kind of trouble: what it yields, what it sends, and how
+// long it waits.
 func TestStreamRidesOutWhatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := answers(
@@ -71,8 +71,8 @@ func TestStreamRidesOutWhatComes(t *testing.T) {
 	})
 }
 
-// cancelledAt returns when the stream's context was done, and the cause; there may
-// be two at the same time.
+// cancelledAt returns when the stream's context was done, and the cause. There may be
+// two causes at the same time.
 func cancelledAt(r *scenario.Record) (at time.Duration, causes []error) {
 	at, causes = scenario.Horizon, []error{scenario.ErrHorizon}
 	if d := r.Scenario.Caller.Deadline; d > 0 {
@@ -90,7 +90,7 @@ func cancelledAt(r *scenario.Record) (at time.Duration, causes []error) {
 	return at, causes
 }
 
-// oneEnd: a stream ends once, with nil or one error that says why.
+// oneEnd checks that a stream ends once, with nil or one error that says why.
 func oneEnd(records []*scenario.Record, c *complaints) {
 	r := records[0]
 	switch {
@@ -169,7 +169,7 @@ func checkStop(c *complaints, r *scenario.Record, done error) {
 	}
 	var stop *eventsource.StopError
 	if !errors.As(done, &stop) {
-		c.add("the stream ends with %v, which is no StopError", done)
+		c.add("the stream ends with %v, which is not a StopError", done)
 		return
 	}
 	if err := last.Reported.Err; err != nil && !errors.Is(done, err) {
@@ -359,7 +359,7 @@ func TestG6AdoptedWithoutRequest(t *testing.T) {
 	}
 }
 
-// oneAtATime: there are never two requests in flight.
+// oneAtATime checks that there are never two requests in flight.
 func oneAtATime(records []*scenario.Record, c *complaints) {
 	r := records[0]
 	if r.InFlight > 1 {
@@ -450,7 +450,7 @@ func aloneAndTogether(run runScenarios, scenarios []scenario.Scenario) (records 
 	return append(records, run(scenarios...)...)
 }
 
-// isolation: what happens to a stream does not depend on the others.
+// isolation checks that what happens to a stream does not depend on the others.
 func isolation(records []*scenario.Record, c *complaints) {
 	n := len(records) / 2
 	for i := range n {
@@ -523,7 +523,8 @@ func TestG11Isolation(t *testing.T) {
 	p.holds(t)
 }
 
-// A fruitlessLedger counts as the text about Rules has it, by what the server did.
+// A fruitlessLedger counts as the documentation of policy.Rules says, by what the server
+// did.
 type fruitlessLedger struct {
 	rules              policy.Rules
 	random             float64
@@ -571,8 +572,8 @@ func (l *fruitlessLedger) wait(truth scenario.Truth, poll bool) (wait float64) {
 	return min(wait, math.MaxInt64)
 }
 
-// noFreeResets: the run of fruitless attempts is what the server has made of it,
-// and the waits are those of the run.
+// noFreeResets checks that the run of fruitless attempts follows from what the server
+// did, and the waits from the run.
 func noFreeResets(records []*scenario.Record, c *complaints) {
 	r := records[0]
 	if r.Scenario.Policy.Preset != "Rules" {
@@ -634,7 +635,7 @@ func TestG4NoFreeResets(t *testing.T) {
 	steep := policyRules(policy.Rules{Delay: time.Second, Factor: 2, MaxFruitless: 4})
 	p.holdsIn(t, []scenarioCase{
 		{
-			name:     "to connect is no progress",
+			name:     "connecting is not progress",
 			scenario: scenario.Scenario{Server: repeatAnswer(9, answerQuiet("", 100*time.Millisecond)), Policy: steep},
 			want: []string{
 				"0s request", "100ms ended", "1.1s request", "1.2s ended", "3.2s request", "3.3s ended",
@@ -765,8 +766,7 @@ func TestG4NoFreeResets(t *testing.T) {
 	p.holds(t)
 }
 
-// A quiet stream that something in the middle cuts every minute goes on for ever,
-// at its base wait.
+// A quiet stream that a proxy cuts every minute goes on for ever, at its base wait.
 func TestG4QuietStreamGoesOn(t *testing.T) {
 	t.Parallel()
 	s := scenario.Scenario{

@@ -22,8 +22,8 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// everythingVisible: the trace sees every attempt once, in order, with how it
-// ended, why, and the wait that follows; and no text shows a secret.
+// everythingVisible checks that the trace sees every attempt once, in order, with how it
+// ended, why, and the wait that follows, and that no text shows a secret.
 func everythingVisible(records []*scenario.Record, c *complaints) {
 	r := records[0]
 	truths := r.Truths()
@@ -96,8 +96,8 @@ func checkFacts(c *complaints, r *scenario.Record, a *scenario.Attempt, truth sc
 	}
 }
 
-// checkCause checks that the kind of an end is one that can be, and the error the
-// one of that kind.
+// checkCause checks that the kind of an end is possible and that the error is one of that
+// kind.
 func checkCause(c *complaints, r *scenario.Record, i int, truth scenario.Truth) {
 	a := r.Attempts[i]
 	err, lasted := a.Reported.Err, a.Ended[0]-a.Began
@@ -154,8 +154,8 @@ func checkCause(c *complaints, r *scenario.Record, i int, truth scenario.Truth) 
 		possible = truth.TooLarge
 		caused = errors.Is(err, eventsource.ErrEventTooLarge) && strings.Contains(err.Error(), fmt.Sprint(scenario.MaxEventSize))
 	case policy.Restarted:
-		// One that another goroutine asked for in the instant before is noted with
-		// the attempt before.
+		// A restart that another goroutine asked for an instant earlier is recorded
+		// with the attempt before.
 		possible = len(restartsOf(r, a.Number).all) > 0 || slices.Contains(restartsOf(r, a.Number-1).all, a.Began)
 		caused = err == nil
 	}
@@ -193,7 +193,7 @@ func checkOrder(c *complaints, r *scenario.Record) {
 		place = p
 	}
 	if place < len(order)-1 {
-		c.add("the last that the trace is told is not that the stream is over")
+		c.add("the end of the stream is not the last thing that the trace is told")
 	}
 }
 
@@ -207,7 +207,7 @@ func checkSecrets(c *complaints, r *scenario.Record) {
 	}
 	for _, text := range texts {
 		if strings.Contains(text, scenario.Secret) {
-			c.add("the secret is out: %s", text)
+			c.add("a text shows the secret: %s", text)
 		}
 	}
 }
@@ -264,7 +264,7 @@ func TestG12EverythingVisible(t *testing.T) {
 	p.holds(t)
 }
 
-// What the stream is cancelled with is what the loop is given, as it is.
+// The loop is given the cause of the cancellation itself.
 func TestG12Cause(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("shutting down")
@@ -275,7 +275,7 @@ func TestG12Cause(t *testing.T) {
 	}
 }
 
-// TestLogTraceLevels: giving up is an error, and what the caller did is none.
+// Giving up is logged as an error; what the caller did is not.
 func TestLogTraceLevels(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -319,7 +319,7 @@ func TestLogTraceLevels(t *testing.T) {
 	}
 }
 
-// TestLogTraceNoContent: a 204 is no failure, and a 404 is one.
+// A 204 is not logged as a failure; a 404 is.
 func TestLogTraceNoContent(t *testing.T) {
 	for code, want := range map[int]string{204: "level=INFO", 404: "level=WARN"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -336,9 +336,9 @@ func TestLogTraceNoContent(t *testing.T) {
 	}
 }
 
-// The trace is told of an open stream when the header of its response is in, though the
-// server is silent then, with its status and header; and of comments and reconnection
-// times between the events where they stand.
+// The trace is told that a stream is open, with the status and header of the response, as
+// soon as the header is in, even if the server then is silent. It is told of comments and
+// reconnection times in their places between the events.
 func TestTraceIsToldAsItHappens(t *testing.T) {
 	overNetworks(t, func(t *testing.T, serve func(...[]Step) *Server) {
 		header := typed("text/event-stream")

@@ -4,23 +4,20 @@ import (
 	"context"
 	"errors"
 	"math"
-	"net/http"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprise-sse/reprise/clock"
 	"github.com/reprise-sse/reprise/eventsource"
-	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/internal/scenario"
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// neverEarly: no attempt starts sooner after the end of the one before than the
-// server asked.
+// neverEarly checks that no attempt starts sooner after the end of the one before than
+// the server asked.
 func neverEarly(records []*scenario.Record, c *complaints) {
 	r := records[0]
 	truths := r.Truths()
@@ -210,8 +207,8 @@ func TestG1NeverEarly(t *testing.T) {
 	p.holds(t)
 }
 
-// exactly: a wait is waited to the tick, or the stream ends at once. Only the
-// caller can cut one.
+// exactly checks that each wait lasts exactly as long as decided, or that the stream
+// ends instead of beginning it. Only the caller can cut a wait short.
 func exactly(records []*scenario.Record, c *complaints) {
 	r := records[0]
 	truths := r.Truths()
@@ -292,7 +289,7 @@ func TestG2ExactlyOrNotAtAll(t *testing.T) {
 			want:     []string{"0s request", "0s ended", "0s done: budget: 24h0m0s of 5m0s"},
 		},
 		{
-			name: "a day-long retry without a budget is waited, to the tick",
+			name: "a day-long retry without a budget is waited for exactly",
 			scenario: scenario.Scenario{
 				Server: []scenario.Answer{day, answerGone},
 				Policy: policyRules(policy.Rules{}),
@@ -416,48 +413,8 @@ func TestG2DeadlineIsRealTime(t *testing.T) {
 	if !errors.As(err, &stop) || !errors.Is(stop.Reason, context.DeadlineExceeded) || !errors.Is(err, errCut) {
 		t.Errorf("it ends with %v", err)
 	}
-	// Neither counts what the Fake has been advanced by.
+	// The time by which the Fake was advanced is not counted.
 	if diff := cmp.Diff([]time.Duration{25 * time.Minute, 50 * time.Minute}, waited); diff != "" {
 		t.Errorf("waits (-want +got):\n%s", diff)
-	}
-}
-
-// Retry-After is waited for, in seconds or until a date, and binds one wait only. What
-// is neither asks for nothing.
-func TestRetryAfter(t *testing.T) {
-	const date = "Sat, 01 Jan 2000 00:02:00 GMT"
-	for name, c := range map[string]struct {
-		header http.Header
-		want   time.Duration
-	}{
-		"seconds":                {http.Header{"Retry-After": {"7"}}, 7 * time.Second},
-		"less than the policy's": {http.Header{"Retry-After": {"1"}}, 3 * time.Second},
-		"zero":                   {http.Header{"Retry-After": {"0"}}, 3 * time.Second},
-		"the longest of several": {http.Header{"Retry-After": {"5", "60", "7"}}, time.Minute},
-		"none":                   {nil, 3 * time.Second},
-		"not a number":           {http.Header{"Retry-After": {"soon"}}, 3 * time.Second},
-		"negative":               {http.Header{"Retry-After": {"-7"}}, 3 * time.Second},
-		"a fraction":             {http.Header{"Retry-After": {"7.5"}}, 3 * time.Second},
-		// A date is relative to the server's own, here the bubble's start.
-		"a date":          {http.Header{"Retry-After": {date}}, 2 * time.Minute},
-		"of a fast clock": {http.Header{"Retry-After": {date}, "Date": {"Sat, 01 Jan 2000 00:01:30 GMT"}}, 30 * time.Second},
-		"a date gone by":  {http.Header{"Retry-After": {"Fri, 31 Dec 1999 23:00:00 GMT"}}, 3 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := serve(t,
-					[]Step{Status{Code: 503, Header: c.header}},
-					[]Step{Event{Data: "a"}, Cut},
-					[]Step{Event{Data: "b"}, Cut},
-				)
-				s := play(t, srv, eventsource.Client{Policy: resilient})
-				if diff := cmp.Diff([]time.Duration{c.want, 3 * time.Second, 3 * time.Second}, gaps(srv)); diff != "" {
-					t.Errorf("gaps (-want +got):\n%s", diff)
-				}
-				if len(s.events) != 2 || s.err != nil {
-					t.Errorf("%d events and %v", len(s.events), s.err)
-				}
-			})
-		})
 	}
 }
