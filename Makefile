@@ -1,7 +1,7 @@
 # Targets for people and for CI. `make` alone lists them.
 #
-# make demo needs Go; make test a C compiler besides, for the race detector, and make
-# conformance npm. The tools of make lint, make vuln and make conformance are
+# make demo needs only Go. make test also needs a C compiler, for the race detector, and
+# make conformance needs npm. The tools of make lint, make vuln and make conformance are
 # installed into .tools, at the versions below.
 
 GOFUMPT_VERSION     := v0.12.0
@@ -14,7 +14,7 @@ GO ?= go
 
 # How long each fuzz target runs; make fuzz-short sets less.
 FUZZTIME ?= 30s
-# How long make soak runs. It needs 10,000 file descriptors and some.
+# How long make soak runs. It needs a little more than 10,000 file descriptors.
 SOAKTIME ?= 10m
 # How many random scenarios each property test of make properties runs.
 PROPERTYRUNS ?= 10000
@@ -31,10 +31,10 @@ STATICCHECK := $(TOOLS)/staticcheck-$(STATICCHECK_VERSION)/staticcheck
 GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 CONFORMANCE := $(TOOLS)/conformance-$(CONFORMANCE_VERSION)-node-$(NODE_VERSION)
 
-# What others wrote, and some of it has Go files, is not ours to format.
+# Files that others wrote, such as those of npm packages, are not ours to format.
 SOURCES = $(shell find . -name '*.go' -not -path '*/.*/*' -not -path '*/node_modules/*')
 
-# The main module first, then the nested ones: each directory with a go.mod.
+# The main module first, then the nested ones: every directory with a go.mod.
 MODULES := $(sort $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path '*/testdata/*' -not -path '*/.*/*' -not -path '*/node_modules/*')))
 
 # $(call in_modules,command) runs the command in each module, stops at the first
@@ -92,7 +92,7 @@ bench: ## run the benchmarks of every module
 soak: ## 5,000 streams through server restarts, SOAKTIME (10m) long
 	$(GO) test -v -count 1 -run '^TestSoak$$' -timeout 0 ./internal/soak -soak $(SOAKTIME) -streams 5000
 
-bench-compare: ## compare with other clients, minutes; wants a machine that does nothing else
+bench-compare: ## compare with other clients; takes minutes and a machine that does nothing else
 	@cd bench && $(GO) run . $(BENCH)
 
 vuln: $(GOVULNCHECK) ## look for known vulnerabilities; asks the Go vulnerability database
@@ -123,8 +123,8 @@ $(STATICCHECK):
 $(GOVULNCHECK):
 	GOBIN=$(@D) $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
 
-# The suite runs on a Node that few systems have, so npm brings that too.
+# The suite needs a newer Node than most systems have, so npm installs that too.
 $(CONFORMANCE)/node_modules:
 	npm install --no-audit --no-fund --prefix $(CONFORMANCE) \
 		node@$(NODE_VERSION) @modelcontextprotocol/conformance@$(CONFORMANCE_VERSION) || \
-		{ rm -rf $(CONFORMANCE); exit 1; } # half an installation would pass for one
+		{ rm -rf $(CONFORMANCE); exit 1; } # half an installation would look like a whole one
