@@ -807,7 +807,7 @@ func TestMaxEventSizeOfAStream(t *testing.T) {
 		limit, size int
 		tooLarge    bool
 	}{
-		{0, 5 << 20, false},
+		{0, 2 << 20, false},
 		{4 << 20, 1_200_000, false},
 		{1 << 20, 1_200_000, true},
 		{512 << 10, 300_000, false},
