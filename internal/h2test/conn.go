@@ -13,13 +13,12 @@ import (
 	"sync"
 )
 
-// A Conn is a connection from a client. Its methods may be called from any
-// goroutine; each that writes sends its frames at once, or returns the error of
-// the connection.
+// A Conn is a connection from a client. Its methods may be called from any goroutine. A
+// method that writes sends its frames at once, or returns the error of the connection.
 type Conn struct {
-	// Number counts the server's connections that a request has come on; it is 1
-	// for the first. net/http dials more often than it has to. It is set when
-	// Accept has returned a request.
+	// Number counts the connections on which a request has come; it is 1 for the first.
+	// (net/http dials more often than it has to.) It is set when Accept has returned a
+	// request.
 	Number int
 
 	server *Server
@@ -28,15 +27,15 @@ type Conn struct {
 	done   chan struct{}
 	once   sync.Once
 
-	writing sync.Mutex // held while frames are written that belong together
+	writing sync.Mutex // held while writing frames that belong together
 
 	mu       sync.Mutex
 	streams  map[uint32]*Stream
 	pending  []*Stream     // not yet accepted
-	accepted chan struct{} // holds a token while pending may be not empty
+	accepted chan struct{} // holds a token while pending may have streams
 }
 
-// A Stream is what a request came on.
+// A Stream is the stream of one request.
 type Stream struct {
 	ID uint32
 
@@ -45,7 +44,7 @@ type Stream struct {
 	code  Code          // guarded by conn.mu until reset is closed
 }
 
-// ErrDropped is the error of what needs a connection after it has gone.
+// ErrDropped is returned when a connection that is needed has gone.
 var ErrDropped = errors.New("h2test: the connection is gone")
 
 func newConn(server *Server, raw net.Conn, t *tls.Conn) *Conn {
@@ -57,12 +56,12 @@ func newConn(server *Server, raw net.Conn, t *tls.Conn) *Conn {
 	}
 }
 
-// Done is closed when the connection is gone, whoever has closed it.
+// Done is closed when the connection is gone, whichever side has closed it.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Close drops the connection, without a GOAWAY and without TLS's farewell. What
-// the client has sent and nobody has read makes TCP drop it with a reset. Only the
-// first call does anything.
+// Close drops the connection, without a GOAWAY and without a TLS alert. If the client has
+// sent something that nobody has read, TCP drops it with a reset. Only the first call
+// does anything.
 func (c *Conn) Close() {
 	c.once.Do(func() {
 		c.raw.Close()
@@ -73,14 +72,14 @@ func (c *Conn) Close() {
 // Reset drops the connection as Close does, but with a TCP reset.
 func (c *Conn) Reset() {
 	if l, ok := c.raw.(interface{ SetLinger(int) error }); ok {
-		// An error here is one of a connection that is gone already.
+		// An error here means that the connection is gone already.
 		_ = l.SetLinger(0)
 	}
 	c.Close()
 }
 
-// Accept waits for the next request, which need not be complete. After the end of
-// the connection it returns ErrDropped.
+// Accept waits for the next request, which may be incomplete. After the end of the
+// connection it returns ErrDropped.
 func (c *Conn) Accept() (*Stream, error) {
 	for {
 		c.mu.Lock()
@@ -111,8 +110,8 @@ func (c *Conn) GoAway(last uint32, code Code) error {
 	return c.write(frame{kind: frameGoAway, payload: p})
 }
 
-// Respond sends a response's header (RFC 9113 §8.3.2), and nothing but what it is
-// given. With end it is the whole response.
+// Respond sends the header of a response (RFC 9113 §8.3.2), with nothing but the given
+// fields. With end the response has no body.
 func (s *Stream) Respond(status int, header http.Header, end bool) error {
 	block := appendField(nil, ":status", strconv.Itoa(status))
 	for name, values := range header {
@@ -151,13 +150,13 @@ func (s *Stream) Reset(code Code) error {
 }
 
 // Left waits until the client has reset the stream, as it does when a request is
-// cancelled, and returns its code; ErrDropped if the connection drops.
+// cancelled, and returns the code. If the connection drops, it returns ErrDropped.
 func (s *Stream) Left() (Code, error) {
 	select {
 	case <-s.reset:
 	case <-s.conn.done:
 	}
-	// Both may have happened; what came first on the wire counts.
+	// If both have happened, the first one on the wire counts.
 	if closed(s.reset) {
 		return s.code, nil
 	}
@@ -188,8 +187,8 @@ func (c *Conn) handshake() error {
 	return c.write(frame{kind: frameSettings})
 }
 
-// read takes in what the client sends until the connection ends or the client says
-// something malformed, which ends it.
+// read reads what the client sends until the connection ends. It ends the connection if
+// the client sends something malformed.
 func (c *Conn) read() {
 	defer c.Close()
 	for {
@@ -256,7 +255,7 @@ func (c *Conn) readReset(f frame) error {
 	return nil
 }
 
-// closed is for channels that nothing is sent on.
+// closed reports whether a channel on which nothing is sent has been closed.
 func closed(ch <-chan struct{}) bool {
 	select {
 	case <-ch:

@@ -24,13 +24,13 @@ const (
 	flagEndHeaders = 0x4
 )
 
-// maxFrame is the largest payload that each side may send unasked.
+// maxFrame is the largest payload that a side may send by default.
 const maxFrame = 16384
 
 // A Code is an error code of HTTP/2 (RFC 9113 §7).
 type Code uint32
 
-// The codes that tests have a use for.
+// The codes that tests use.
 const (
 	NoError         Code = 0x0
 	ProtocolError   Code = 0x1
@@ -49,7 +49,7 @@ type frame struct {
 
 func (f frame) has(flag byte) bool { return f.flags&flag != 0 }
 
-// appendFrame appends a frame as it is on the wire (RFC 9113 §4.1).
+// appendFrame appends a frame in its wire format (RFC 9113 §4.1).
 func appendFrame(p []byte, f frame) []byte {
 	n := len(f.payload)
 	p = append(p, byte(n>>16), byte(n>>8), byte(n), f.kind, f.flags)

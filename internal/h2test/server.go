@@ -1,16 +1,15 @@
-// Package h2test is a server that speaks HTTP/2 frame by frame, for tests of what
-// net/http's own server never does: refuse a stream, say goodbye in the middle of
-// one, answer one and not the other, drop the connection under all of them.
+// Package h2test is a server that writes HTTP/2 frame by frame, for tests of what
+// net/http's own server never does: refuse a stream, send a GOAWAY in the middle of one,
+// answer one stream but not another, drop the connection under all of them.
 //
-// It does no more than a test needs. It does not decode what a request says, which
-// takes all of HPACK: tests tell requests apart by their order, and ask the client
-// what it sent. It ignores the bodies of requests, so these must fit into the first
-// window, and flow control towards the client, whose windows net/http opens to
-// megabytes.
+// It does only what the tests need. It does not decode requests, which would take all of
+// HPACK: tests tell requests apart by their order, and ask the client what it sent. It
+// ignores the bodies of requests, so they must fit into the first window. It also ignores
+// flow control towards the client, because net/http opens windows of megabytes.
 //
-// The Framer of golang.org/x/net/http2 could replace its frames, but the main module
-// does not require that module, and the tests that need this server share too much
-// with the others of package eventsource to move to a module that does.
+// The Framer of golang.org/x/net/http2 could do the framing, but the main module does not
+// require that module, and the tests that need this server share too much with the other
+// tests of package eventsource to move to a module that does.
 package h2test
 
 import (
@@ -34,19 +33,19 @@ type Server struct {
 	listener net.Listener
 	client   *http.Client
 	serving  sync.WaitGroup
-	used     atomic.Int32 // connections that a request has come on
+	used     atomic.Int32 // connections on which a request has come
 
 	mu     sync.Mutex
 	closed bool
 	conns  []*Conn
 }
 
-// Start starts a server on a port of the loopback interface. The handler is called
-// for each connection, on a goroutine of its own, once the TLS handshake and the
-// client's preface are done. When it returns the connection is closed; it must
-// return when Accept fails or the connection's Done is closed.
+// Start starts a server on a port of the loopback interface. For each connection it calls
+// the handler, on a goroutine of its own, after the TLS handshake and the client's
+// preface. When the handler returns, the connection is closed. The handler must return
+// when Accept fails or the connection's Done is closed.
 //
-// Start panics if there is no port to listen on.
+// Start panics if it cannot listen on a port.
 func Start(handler func(*Conn)) *Server {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -60,12 +59,12 @@ func Start(handler func(*Conn)) *Server {
 	return s
 }
 
-// Client returns the client that trusts the server, always the same one. Its
-// transport is an *http.Transport.
+// Client returns a client that trusts the server, always the same one. Its transport is
+// an *http.Transport.
 func (s *Server) Client() *http.Client { return s.client }
 
-// Close drops all connections and returns when nothing that the server has started
-// is left, handlers included. It closes the idle connections of its Client.
+// Close drops all connections, and returns when everything that the server has started
+// has ended, handlers included. It also closes the idle connections of its Client.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true

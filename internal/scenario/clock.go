@@ -7,8 +7,8 @@ import (
 	"github.com/reprise-sse/reprise/clock"
 )
 
-// A ledger is the system's clock, which inside a bubble is the bubble's, and counts
-// the timers that are armed.
+// A ledger is the system's clock, which inside a bubble is the bubble's, and counts the
+// armed timers.
 type ledger struct {
 	mu    sync.Mutex
 	armed int
@@ -57,8 +57,8 @@ func (t *entry) arm(armed bool) {
 	}
 }
 
-// Stop implements clock.Timer. One that comes too late is as good here: the timer
-// is not armed any more.
+// Stop implements clock.Timer. A Stop that comes too late counts as well: the timer is
+// not armed any more.
 func (t *entry) Stop() bool {
 	t.ledger.mu.Lock()
 	defer t.ledger.mu.Unlock()

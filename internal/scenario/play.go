@@ -6,11 +6,11 @@ import (
 	"testing/synctest"
 )
 
-// Bubble calls f in a bubble. If the goroutines of the bubble block each other, or
-// one of them is left over, it says so, and t does not fail.
+// Bubble calls f in a bubble. If the goroutines of the bubble block each other, or one of
+// them is left over, it returns a text that says so, and t does not fail.
 //
-// Under the race detector every bubble in which a timer fires leaves some memory
-// behind for good: run many scenarios in one.
+// Under the race detector every bubble in which a timer fires leaks some memory, so run
+// many scenarios in one bubble.
 func Bubble(t *testing.T, f func()) (deadlock string) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -21,7 +21,7 @@ func Bubble(t *testing.T, f func()) (deadlock string) {
 	return ""
 }
 
-// Play is Run in a bubble of its own. A deadlock is in the records.
+// Play is Run in a bubble of its own. The records tell of a deadlock.
 func Play(t *testing.T, scenarios ...Scenario) []*Record {
 	records := make([]*Record, len(scenarios))
 	if deadlock := Bubble(t, func() { play(scenarios, records) }); deadlock != "" {

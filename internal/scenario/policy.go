@@ -4,7 +4,7 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// constructor returns what is to be the Policy of a Client.
+// constructor returns the Policy for a Client.
 func (p Policy) constructor() func() policy.Reconnector {
 	switch p.Preset {
 	case "WHATWG":

@@ -51,15 +51,15 @@ func (d Deed) String() string { return name(d) }
 // String returns the name of the constant.
 func (p Point) String() string { return name(p) }
 
-// GoString returns the scenario as a Go expression, for a file that imports this
-// package, policy and time. What is zero is left out.
+// GoString returns the scenario as a Go expression, for a file that imports this package,
+// policy and time. It leaves out zero values.
 func (s Scenario) GoString() string {
 	var b strings.Builder
 	write(&b, reflect.ValueOf(s), "", true)
 	return b.String()
 }
 
-// write writes a value as Go source. In a list the type is implied.
+// write writes a value as Go source. Inside a list it leaves out the type.
 func write(b *strings.Builder, v reflect.Value, indent string, typed bool) {
 	switch {
 	case v.Type() == reflect.TypeFor[time.Duration]():
@@ -73,7 +73,7 @@ func write(b *strings.Builder, v reflect.Value, indent string, typed bool) {
 	case v.Kind() == reflect.String:
 		text := v.String()
 		if n := len(text); n > 100 && strings.Count(text, text[n-1:]) > n-50 {
-			// A long run of one byte, as in an event that is too large.
+			// This is a long run of one byte, as in an event that is too large.
 			rest := strings.TrimRight(text, text[n-1:])
 			fmt.Fprintf(b, "%s + strings.Repeat(%s, %d)", strconv.Quote(rest), strconv.Quote(text[n-1:]), n-len(rest))
 			return
@@ -141,7 +141,7 @@ func flat(v reflect.Value) bool {
 	return true
 }
 
-// duration writes a duration in the largest unit that it has a whole number of.
+// duration writes a duration in the largest unit of which it is a whole number.
 func duration(d time.Duration) string {
 	for _, unit := range []struct {
 		name string
@@ -163,5 +163,5 @@ func duration(d time.Duration) string {
 	return strconv.FormatInt(int64(d), 10)
 }
 
-// Ptr returns a pointer to a copy of v: what a literal cannot say.
+// Ptr returns a pointer to a copy of v, which a literal cannot express.
 func Ptr[T any](v T) *T { return &v }

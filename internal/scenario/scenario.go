@@ -1,13 +1,13 @@
-// Package scenario runs whole lives of event streams, written down as data: what
-// the server answers, what the policy decides and what the caller does. The
+// Package scenario runs whole lives of event streams that are written down as data:
+// what the server answers, what the policy decides and what the caller does. The
 // property tests of the guarantees make such scenarios at random ([Generate]), run
-// them ([Run]), and look at what happened ([Record]). One that fails is made
-// smaller ([Shrink]) and printed as Go source ([Scenario.GoString]), fit to be
+// them ([Run]), and look at what happened ([Record]). A scenario that fails is made
+// smaller ([Shrink]) and printed as Go source ([Scenario.GoString]), which can be
 // pasted into a table of cases.
 //
-// It is for tests, and runs inside testing/synctest bubbles only: years pass in no
-// time. There is no network in it. A scripted http.RoundTripper stands for it,
-// which behaves as net/http's Transport does as far as a client can see.
+// It is for tests, and runs only inside testing/synctest bubbles, where years pass in
+// no time. It has no network: a scripted http.RoundTripper takes its place, which
+// behaves like net/http's Transport as far as a client can see.
 package scenario
 
 import (
@@ -16,16 +16,16 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// A Scenario is the life of one stream. Every value of it can be run, the zero
-// value too: its server answers the only request with status 204.
+// A Scenario is the life of one stream. Every value can be run. In the zero value the
+// server answers the only request with status 204.
 type Scenario struct {
-	// Server answers the requests in order; once it has no more, with status 204.
-	// With an adopted response the first answer is that.
+	// Server is the answers to the requests, in order; after the last one the server
+	// answers with status 204. If a response is adopted, it is the first answer.
 	Server []Answer
 
-	// Chunk cuts the bodies into reads: 0 gives as much as there is and fits, a
-	// positive number so many bytes at most, and a negative one, the seed of a
-	// generator, a few bytes or none.
+	// Chunk cuts the bodies into reads. With 0 a read brings as much as there is and
+	// fits, with a positive number at most that many bytes. A negative number is the
+	// seed of a generator, and each read brings a few bytes or none.
 	Chunk int
 
 	Policy Policy
@@ -34,29 +34,29 @@ type Scenario struct {
 
 // An Answer is what the server does with one request.
 type Answer struct {
-	// Failure, if any, is all that comes of it, after Delay.
+	// Failure, if any, is the outcome of the request, after Delay.
 	Failure Failure
 
 	// Delay is the time until the header of the response.
 	Delay time.Duration
 
-	// Status is the response's; 0 means 200.
+	// Status is the status of the response; 0 means 200.
 	Status int
 
 	// Type is the Content-Type; empty means text/event-stream, "-" means none.
 	Type string
 
-	// RetryAfter is the header of that name. A value that starts with + is sent as
-	// the date that is so much, a Go duration, after the response's Date.
+	// RetryAfter is the Retry-After header. A value that starts with + is a Go duration,
+	// and is sent as the date that is this much later than the response's Date.
 	RetryAfter string
 
-	// Body and End are the response's body. A server sends on time, whether or not
-	// the client reads.
+	// Body and End are the response's body. The server sends on time, whether or not the
+	// client reads.
 	Body []Piece
 	End  End
 
-	// Deaf makes a body that heeds its Close but not the request's context, as
-	// one that a RoundTripper has wrapped may be.
+	// Deaf makes a body that obeys its Close but ignores the request's context, as a
+	// body that a RoundTripper has wrapped may do.
 	Deaf bool
 }
 
@@ -82,19 +82,19 @@ const (
 	Hold             // not at all
 )
 
-// A Piece is a part of a body, which comes a time after the part before it. Times
-// repeats the text; 0 means once.
+// A Piece is a part of a body, which comes some time after the part before it. Times is
+// how often the text is repeated; 0 means once.
 type Piece struct {
 	Wait  time.Duration
 	Text  string
 	Times int
 }
 
-// A Policy is the stream's policy: the preset of that name, Rules, or a script.
+// A Policy is the stream's policy: a preset, Rules, or a script.
 type Policy struct {
-	// Preset is WHATWG, Resilient, Never, MCPCall or MCPListen; or Rules for the
-	// rules in that field, with Resilient's temporary statuses if Temporary is set
-	// and a random number of Random; or empty for the script.
+	// Preset is WHATWG, Resilient, Never, MCPCall or MCPListen. If it is Rules, the
+	// policy is the field Rules, with Resilient's temporary statuses if Temporary is
+	// set, and with Random as the random number. If it is empty, the policy is Script.
 	Preset    string
 	Rules     policy.Rules
 	Temporary bool
@@ -105,7 +105,7 @@ type Policy struct {
 	Script []Decision
 }
 
-// A Decision is a policy.Decision in the making.
+// A Decision describes a policy.Decision.
 type Decision struct {
 	Verb   Verb
 	After  time.Duration
@@ -125,7 +125,7 @@ const (
 	Undecided             // the zero policy.Decision
 )
 
-// A Caller is whoever ranges over the stream, and the settings of their Client.
+// A Caller is the code that ranges over the stream, and the settings of its Client.
 type Caller struct {
 	// Request
 	Post        bool    // a POST, not a GET
@@ -134,15 +134,15 @@ type Caller struct {
 	LastEventID string  // the ID to resume from
 	Adopt       Adopt   // whether the first answer is adopted
 
-	// Deadline is that of the request's context, from the start; 0 means none.
-	// When a stream has gone on for Horizon, its context is cancelled in any case.
+	// Deadline is the deadline of the request's context, from the start; 0 means none.
+	// In any case the context is cancelled when the stream has lasted for Horizon.
 	Deadline time.Duration
 
 	// Settings of the Client. MaxEventSize is always [MaxEventSize].
 	ConnectTimeout time.Duration
 	IdleTimeout    time.Duration
 
-	// Slow is how long the body of the loop takes.
+	// Slow is how long the loop's body takes.
 	Slow time.Duration
 
 	Actions []Action
@@ -170,13 +170,13 @@ const (
 
 // An Action is something that the caller does.
 type Action struct {
-	// On is a point in the life of the stream, and N says which time it is passed,
+	// On is a point in the life of the stream, and N is which passing of it is meant,
 	// from 1; 0 means 1. The point Start is passed once, before all others.
 	On Point
 	N  int
 
-	// After is how much later it is done, on another goroutine. Aside does it on
-	// another goroutine at the same moment. Otherwise it is done at the point
+	// After is how much later the deed is done, on another goroutine. With Aside it is
+	// done on another goroutine at the same moment. Otherwise it is done at the point
 	// itself, on the goroutine that ranges.
 	After time.Duration
 	Aside bool
@@ -203,8 +203,8 @@ const (
 	Done             // Trace.Done
 )
 
-// A Deed is what the caller does at a point. What can only be done by the goroutine
-// that ranges is not done by another one.
+// A Deed is what the caller does at a point. What only the goroutine that ranges can do
+// is not done by another one.
 type Deed uint8
 
 // The deeds.
@@ -221,13 +221,13 @@ const (
 	// Horizon is the longest life of a stream: its context is cancelled then.
 	Horizon = 40 * 24 * time.Hour
 
-	// LongestRun is the most that a run takes. A bubble's time ends after 262
-	// years, and with it the program.
+	// LongestRun is the longest time that a run takes. A bubble's time ends after 262
+	// years, and the program ends with it.
 	LongestRun = Horizon + 24*time.Hour + aftermath
-	aftermath  = 5 * 24 * time.Hour // in which nothing more may happen
+	aftermath  = 5 * 24 * time.Hour // nothing more may happen in this time
 
-	// MaxRequests is how many requests a stream may send before its context is
-	// cancelled and Record.Runaway set.
+	// MaxRequests is how many requests a stream may send before its context is cancelled
+	// and Record.Runaway is set.
 	MaxRequests = 200
 
 	// MaxEventSize is the limit of every stream.

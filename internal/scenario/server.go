@@ -31,7 +31,7 @@ func (r *run) respond(a *Attempt, ctx context.Context) *http.Response {
 	var after time.Duration
 	if value := answer.RetryAfter; value != "" {
 		if offset, isDate := strings.CutPrefix(value, "+"); isDate {
-			// Dates count whole seconds.
+			// Dates have whole seconds.
 			d, _ := time.ParseDuration(offset)
 			after = d.Truncate(time.Second)
 			date := time.Now().UTC().Truncate(time.Second)
@@ -73,8 +73,7 @@ const forever = time.Duration(1<<63 - 1)
 
 var errClosed = errors.New("scenario: read on a closed body")
 
-// A body is the body of a response. It is read by one goroutine; Close may come
-// from others.
+// A body is the body of a response. One goroutine reads it; others may close it.
 type body struct {
 	run      *run
 	attempt  *Attempt
@@ -82,7 +81,7 @@ type body struct {
 	closed   chan struct{}
 	once     sync.Once
 	answered time.Time
-	cuts     *rand.Rand // nil unless they are random
+	cuts     *rand.Rand // nil unless the cuts are random
 	barren   bool       // the last read brought nothing
 
 	pieces []Piece
@@ -171,8 +170,8 @@ func (b *body) read(p []byte) (int, error) {
 // due returns when the first piece comes.
 func (b *body) due() time.Time { return b.answered.Add(b.waited + b.pieces[0].Wait) }
 
-// await waits until there is something to read or the end has come. It reports
-// false if the client left before.
+// await waits until there is something to read or the body ends. It reports false if the
+// client leaves first.
 func (b *body) await() bool {
 	for {
 		for len(b.pieces) > 0 && b.left() == 0 && !b.due().After(time.Now()) {

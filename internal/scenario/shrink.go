@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Shrink makes a scenario smaller for as long as fails says that it still fails,
-// and returns the smallest that did. It calls fails tries times at most.
+// Shrink makes a scenario smaller as long as fails says that it still fails, and returns
+// the smallest one that did. It calls fails at most tries times.
 func Shrink(s Scenario, tries int, fails func(Scenario) bool) Scenario {
 	for tries > 0 {
 		smaller := false
@@ -27,8 +27,8 @@ func Shrink(s Scenario, tries int, fails func(Scenario) bool) Scenario {
 	return s
 }
 
-// simpler yields scenarios that differ from s in one place and are simpler there,
-// the greatest differences first.
+// simpler yields scenarios that are simpler than s in one place, those with the greatest
+// differences first.
 func simpler(s Scenario) func(yield func(Scenario) bool) {
 	return func(yield func(Scenario) bool) {
 		simplify(reflect.ValueOf(s), func(v reflect.Value) bool {

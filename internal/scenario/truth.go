@@ -10,26 +10,27 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// A Truth is what an attempt amounts to by the scenario alone: by what was
-// delivered to the client, read by the reference decoder, and not by what the
-// library says of it.
+// A Truth is what an attempt was according to the scenario alone: what was delivered to
+// the client, as the reference decoder reads it. It does not depend on what the library
+// says.
 type Truth struct {
-	// Streamed tells that the response is an event stream, Rejected that there is
-	// one and it is none.
+	// Streamed is set if the response is an event stream, Rejected if there is a response
+	// that is not an event stream.
 	Streamed, Rejected bool
 
-	// Decoded is what was delivered, up to an event that is too large if TooLarge.
+	// Decoded is what was delivered. If TooLarge is set, it ends before an event that is
+	// too large.
 	Decoded  reference.Result
 	TooLarge bool
 
-	// Messages counts the events with data among the decoded, RetrySent tells
-	// that one of the fields delivered was a valid retry.
+	// Messages is the number of decoded events with data. RetrySent is set if a valid
+	// retry field was delivered.
 	Messages  int
 	RetrySent bool
 
-	// Retry is the reconnection time in force at the end, LastEventID the last
-	// event ID before Forgets are counted in, and Asked the longest wait that the
-	// server has asked for.
+	// Retry is the reconnection time in force at the end. LastEventID is the last event
+	// ID, before a Forget takes effect. Asked is the longest wait that the server asked
+	// for.
 	Retry       time.Duration
 	HasRetry    bool
 	LastEventID string
@@ -44,8 +45,8 @@ func (r *Record) Truths() []Truth {
 	var hasRetry bool
 	for i, a := range r.Attempts {
 		t := &truths[i]
-		// An answer that comes at the moment when ConnectTimeout passes may be too
-		// late. Only the library can tell.
+		// An answer that comes at the moment when ConnectTimeout passes may be too late.
+		// Only the library knows.
 		if late := a.Reported != nil && a.Reported.Kind == policy.Failed; a.HasAnswer && !late {
 			t.Streamed = a.Answer.streams()
 			t.Rejected = !t.Streamed
@@ -92,7 +93,7 @@ func (a Answer) streams() bool {
 	return essence == "text/event-stream"
 }
 
-// cutTooLarge returns input up to the first line that takes its event beyond
+// cutTooLarge returns the input before the first line that makes its event larger than
 // MaxEventSize.
 func cutTooLarge(input []byte) (rest []byte, cut bool) {
 	collected := 0
@@ -121,7 +122,7 @@ func cutTooLarge(input []byte) (rest []byte, cut bool) {
 	return input, false
 }
 
-// seed returns the ID that the stream starts with: that of its request.
+// seed returns the ID that the stream starts with, which is that of its request.
 func (c Caller) seed() string {
 	if c.Adopt == Alone {
 		return ""
