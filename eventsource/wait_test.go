@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -382,6 +383,15 @@ func TestG2ExactlyOrNotAtAll(t *testing.T) {
 				Caller: scenario.Caller{Actions: []scenario.Action{{After: 500 * time.Millisecond, Do: scenario.Restart}}},
 			},
 			want: []string{"0s request", "500ms rejected", "500ms request", "500ms rejected", "500ms done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "so does an event too large that was read when Reconnect is called",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{openAnswer(answerStream(strings.Repeat(":"+strings.Repeat(" ", 199)+"\n", 2) + "data: " + strings.Repeat("x", 600) + "\n\n")), answerGone},
+				Policy: policyScript(0),
+				Caller: scenario.Caller{Actions: []scenario.Action{{On: scenario.Comment, N: 2, Do: scenario.Restart}}},
+			},
+			want: []string{"0s request", "0s too large", "0s request", "0s rejected", "0s done: scenario: the policy's script has ended"},
 		},
 	})
 	p.holds(t)
