@@ -3,7 +3,6 @@ package scenario
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -24,9 +23,16 @@ type Profile struct {
 	Hostile, Long bool
 }
 
-// Generate makes a scenario at random.
-func Generate(rng *rand.Rand, p Profile) Scenario {
-	g := &generator{Rand: rng, Profile: p}
+// Choices are what a scenario is made from: a *rand.Rand, or anything else that
+// chooses, and makes the same scenario whenever it chooses the same.
+type Choices interface {
+	IntN(n int) int   // from 0 up to n, which is not included
+	Float64() float64 // from 0 up to 1, which is not included
+}
+
+// Generate makes a scenario.
+func Generate(choices Choices, p Profile) Scenario {
+	g := &generator{Choices: choices, Profile: p}
 	var s Scenario
 	answers := 1 + g.IntN(6)
 	if p.Long {
@@ -47,7 +53,7 @@ func Generate(rng *rand.Rand, p Profile) Scenario {
 }
 
 type generator struct {
-	*rand.Rand
+	Choices
 	Profile
 	events int // so far, so that no two are alike
 }
@@ -157,6 +163,8 @@ func (g *generator) id() string { return fmt.Sprintf("%d.%s", g.events, Secret) 
 func (g *generator) text() string {
 	g.events++
 	switch n := g.IntN(100); {
+	case n < 5:
+		return g.scraps()
 	case n < 20:
 		return fmt.Sprintf("id: %s\ndata: m%d\n\n", g.id(), g.events)
 	case n < 35:
@@ -182,6 +190,19 @@ func (g *generator) text() string {
 	default:
 		return "id: cannot\x01be sent\n\n"
 	}
+}
+
+// scraps returns lines, and parts of lines, that may or may not make an event.
+func (g *generator) scraps() string {
+	var b strings.Builder
+	for range 1 + g.IntN(6) {
+		b.WriteString(pick(g,
+			"data: x\n", "data\n", "data: \xff\r\n", "data: y\r", "data: \xe2", "\x82\xac", "\n", "\r", "\r\n", "\n\n",
+			"id: 1\n", "id: é\r\n", "id\n", "id: a\x00b\n", "id:  s \n\n", "retry: 50\r\n", "retry: 5x\n", "retry\n",
+			": c\n", "event: e\n", "\ufeff", "data: m\n\n",
+		))
+	}
+	return b.String()
 }
 
 // retry returns the value of a retry field, of 0 to 20 digits or not a number.

@@ -124,10 +124,12 @@ type Read struct {
 	Total int
 }
 
-// A Delivery is an event that the loop was given.
+// A Delivery is an event that the loop was given. ID is Stream.LastEventID in the
+// loop's body.
 type Delivery struct {
 	At    time.Duration
 	Event eventsource.Event
+	ID    string
 }
 
 // An Entry is a line of the log.

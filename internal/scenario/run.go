@@ -276,7 +276,7 @@ func (r *run) consume() {
 			continue
 		}
 		a := r.record.Attempts[len(r.record.Attempts)-1]
-		a.Events = append(a.Events, Delivery{r.now(), event})
+		a.Events = append(a.Events, Delivery{r.now(), event, r.stream.LastEventID()})
 		r.note(EntryEvent, " %+v", event)
 		r.mu.Unlock()
 		r.pass(Body)

@@ -1,0 +1,212 @@
+package scenario
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// saturatingSum adds without wrapping.
+func saturatingSum(a, b time.Duration) time.Duration {
+	if b > 0 && a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// endOf returns when an attempt ended, or with it the stream.
+func endOf(r *Record, a *Attempt) time.Duration {
+	if a.Reported != nil {
+		return a.Ended[0]
+	}
+	return r.DoneAt
+}
+
+// firstMessage returns when the loop was given the first message of an attempt.
+func firstMessage(a *Attempt) (at time.Duration, ok bool) {
+	for _, d := range a.Events {
+		if d.Event.Data != "" {
+			return d.At, true
+		}
+	}
+	return 0, false
+}
+
+// WithinLimits: an attempt with a limit brings a message in time, or is ended by it.
+func WithinLimits(r *Record, c *Complaints) {
+	for i, a := range r.Attempts[min(1, len(r.Attempts)):] {
+		limit, limited := r.Attempts[i].Decided.Limit()
+		if !limited {
+			if a.Reported != nil && a.Reported.Kind == policy.Expired {
+				c.Add("attempt %d had no limit and expired", a.Number)
+			}
+			continue
+		}
+		due := saturatingSum(a.Began, max(limit, 0))
+		late := saturatingSum(due, time.Duration(len(a.Events))*r.Scenario.Caller.Slow) // that is the caller's time
+		over, how := endOf(r, a), "ended"
+		if at, ok := firstMessage(a); ok {
+			over, how = at, "brought a message"
+		}
+		if over > late {
+			c.Add("attempt %d %s at %v; its limit was %v", a.Number, how, over, due)
+		}
+		if a.Reported != nil && a.Reported.Kind == policy.Expired && a.Ended[0] < due {
+			c.Add("attempt %d expired at %v; its limit was %v", a.Number, a.Ended[0], due)
+		}
+	}
+}
+
+func budgetOf(p Policy) time.Duration {
+	switch p.Preset {
+	case "MCPCall":
+		return 300 * time.Second
+	case "Rules":
+		return p.Rules.Budget
+	}
+	return 0
+}
+
+// WithinBudget: under a budget, and once the first attempt has ended, a message
+// comes in time or the stream ends.
+func WithinBudget(r *Record, c *Complaints) {
+	budget := budgetOf(r.Scenario.Policy)
+	if budget == 0 {
+		return
+	}
+	truths := r.Truths()
+	var renewed time.Duration
+	for i, a := range r.Attempts {
+		end := endOf(r, a)
+		if i > 0 {
+			late := renewed + budget + time.Duration(len(a.Events))*r.Scenario.Caller.Slow
+			over, how := end, "ends"
+			if at, ok := firstMessage(a); ok {
+				over, how = at, "brings a message"
+			}
+			if a.Began >= renewed+budget || over > late {
+				c.Add("attempt %d begins at %v and %s at %v; the budget ended at %v", a.Number, a.Began, how, over, renewed+budget)
+			}
+		}
+		if a.Reported == nil {
+			return
+		}
+		if i == 0 || truths[i].Messages > 0 {
+			renewed = end
+		}
+		if i == len(r.Attempts)-1 && r.DoneAt > max(renewed+budget, end) {
+			c.Add("the stream ends at %v; the budget ended at %v", r.DoneAt, renewed+budget)
+		}
+		refusal, left := (*policy.BudgetError)(nil), renewed+budget-end
+		if why, _ := a.Decided.Stopped(); errors.As(why, &refusal) {
+			if refusal.Left != left || refusal.Asked < max(left, truths[i].Asked) {
+				c.Add("after attempt %d: %v; in fact %v were left and the server asked for %v", a.Number, refusal, left, truths[i].Asked)
+			}
+		}
+	}
+}
+
+// A fruitlessLedger counts as the text about Rules has it, by what the server did.
+type fruitlessLedger struct {
+	rules              policy.Rules
+	random             float64
+	run, reconnections int
+}
+
+// count counts an attempt. It reports whether the reconnections are exhausted now.
+func (l *fruitlessLedger) count(a *Attempt, truth Truth) (productive, poll, exhausted bool) {
+	progress := orDefault(l.rules.ProgressAfter, 30*time.Second)
+	productive = truth.Messages > 0 ||
+		progress > 0 && len(a.Opened) > 0 && a.Ended[0]-a.Opened[0] >= progress
+	poll = !productive && l.rules.PollAfter != 0 && a.Reported.Kind == policy.Ended && !truth.Decoded.Truncated &&
+		truth.RetrySent && truth.Retry >= l.rules.PollAfter
+	switch {
+	case productive:
+		l.run, l.reconnections = 0, 0
+	case !poll:
+		l.run++
+		if a.Number > 1 {
+			l.reconnections++
+		}
+		most := l.rules.MaxFruitless
+		exhausted = most < 0 || most > 0 && l.reconnections >= most
+	}
+	return productive, poll, exhausted
+}
+
+// wait returns the wait after the attempt counted last.
+func (l *fruitlessLedger) wait(truth Truth, poll bool) (wait float64) {
+	own := !truth.HasRetry
+	base := float64(truth.Retry)
+	if own {
+		base = float64(orDefault(l.rules.Delay, 3*time.Second))
+	}
+	base = max(base, float64(max(orDefault(l.rules.Floor, 100*time.Millisecond), 0)))
+	wait = base
+	if l.run > 1 && !poll {
+		own = true
+		grown := base * math.Pow(orDefault(l.rules.Factor, 2), float64(l.run-1))
+		wait = max(base, min(grown, float64(orDefault(l.rules.MaxDelay, 30*time.Second))))
+	}
+	if own && !poll {
+		wait += wait * l.random * max(orDefault(l.rules.Jitter, 0.5), 0)
+	}
+	return min(wait, math.MaxInt64)
+}
+
+// NoFreeResets: the run of fruitless attempts is what the server has made of it,
+// and the waits are those of the run.
+func NoFreeResets(r *Record, c *Complaints) {
+	if r.Scenario.Policy.Preset != "Rules" {
+		return
+	}
+	truths := r.Truths()
+	l := &fruitlessLedger{rules: r.Scenario.Policy.RulesInForce(), random: r.Scenario.Policy.Random}
+	for i, a := range r.Attempts {
+		if a.Reported == nil || a.Asked == nil {
+			return
+		}
+		why, stopped := a.Decided.Stopped()
+		if a.Reported.Kind == policy.Restarted {
+			if !stopped && a.Decided.Delay() != 0 {
+				c.Add("a restart is followed by a wait of %v", a.Decided.Delay())
+			}
+			continue
+		}
+		if leavesNothingToCount(a, truths[i], l.rules) {
+			if !stopped || errors.Is(why, policy.ErrExhausted) {
+				c.Add("after attempt %d, which settles the matter: %v", a.Number, a.Decided)
+			}
+			return
+		}
+		_, poll, exhausted := l.count(a, truths[i])
+		if exhausted != errors.Is(why, policy.ErrExhausted) {
+			c.Add("after attempt %d, the %dth fruitless one and the %dth such reconnection in a row: %v", a.Number, l.run, l.reconnections, a.Decided)
+		}
+		if stopped {
+			return
+		}
+		want, got := l.wait(truths[i], poll), float64(a.Decided.Delay())
+		if math.Abs(got-want) > want/1e6+10 {
+			c.Add("after attempt %d, the %dth fruitless one in a row (a poll: %v), the wait is %v, not %v", a.Number, l.run, poll, a.Decided.Delay(), time.Duration(want))
+		}
+	}
+}
+
+// leavesNothingToCount reports whether an attempt leaves nothing to count.
+func leavesNothingToCount(a *Attempt, truth Truth, rules policy.Rules) bool {
+	permanent := (*backoff.PermanentError)(nil)
+	switch {
+	case a.Reported.Futile, errors.As(a.Reported.Err, &permanent), a.Reported.Kind == policy.TooLarge:
+		return true
+	case rules.EndIsDone && a.Reported.Kind == policy.Ended && truth.Messages > 0:
+		return true
+	case truth.Rejected && (rules.Temporary == nil || !rules.Temporary(a.Reported.Status)):
+		return true
+	}
+	return rules.NeedID && truth.LastEventID == ""
+}

@@ -1,0 +1,48 @@
+package scenario
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/reprise-sse/reprise/eventsource"
+	"github.com/reprise-sse/reprise/policy"
+)
+
+// readAhead is the constant of G10: what a stream may read beyond what it needs.
+const readAhead = 64 << 10
+
+// BoundedMemory: whatever the server sends, a stream reads no more than its limit
+// and a constant before it refuses, and never asks for more at once.
+func BoundedMemory(r *Record, c *Complaints) {
+	for i, truth := range r.Truths() {
+		a := r.Attempts[i]
+		if most := MaxEventSize + readAhead; a.LargestRead > most {
+			c.Add("attempt %d has room for %d bytes", a.Number, a.LargestRead)
+		}
+		response := (*eventsource.ResponseError)(nil)
+		if truth.Rejected && (len(a.Delivered) > 4<<10 || a.Reported != nil && errors.As(a.Reported.Err, &response) && len(response.Body) > 4<<10) {
+			c.Add("attempt %d reads %d bytes of a refusal", a.Number, len(a.Delivered))
+		}
+		if !truth.TooLarge {
+			if a.Reported != nil && a.Reported.Kind == policy.TooLarge {
+				c.Add("attempt %d: %v", a.Number, a.Reported.Err)
+			}
+			continue
+		}
+		if a.Reported != nil && a.Reported.Kind != policy.TooLarge {
+			c.Add("attempt %d is %v with an event that is too large", a.Number, a.Reported.Kind)
+		}
+		if last := a.Reads[len(a.Reads)-1]; len(a.Reads) > 1 {
+			// All that was read before the last read was within the limit.
+			if before := a.Reads[len(a.Reads)-2].Total; last.Total-before > readAhead || beyondLimit(a.Delivered[:before]) {
+				c.Add("attempt %d goes on reading an event that is too large, up to byte %d", a.Number, last.Total)
+			}
+		}
+	}
+}
+
+// beyondLimit reports whether the line at the end of a stream is beyond the limit.
+func beyondLimit(delivered []byte) bool {
+	delivered = bytes.TrimPrefix(delivered, []byte("\ufeff"))
+	return len(delivered)-1-bytes.LastIndexAny(delivered, "\r\n") > MaxEventSize
+}
