@@ -58,42 +58,35 @@ func same(t *testing.T, turn turn, want string, roles ...role) {
 	}
 }
 
-func TestMCPTableRow03TooLarge(t *testing.T) {
-	same(t, tooLarge, "stop: event too large", roles...)
-	same(t, tooLarge.brings(2), "stop: event too large", roles...)
+func TestMCPEndsWhateverTheRole(t *testing.T) {
+	for _, tt := range []struct {
+		why  string
+		turn turn
+		want string
+	}{
+		{"an event that is too large would be so again", tooLarge, "stop: event too large"},
+		{"and after messages too", tooLarge.brings(2), "stop: event too large"},
+		{"there is nothing more", rejected(204), "stop: <nil>"},
+		{"another Content-Type", rejected(200), "stop: status 200"},
+		{"not authorised", rejected(401), "stop: status 401"},
+		{"forbidden", rejected(403), "stop: status 403"},
+		{"the session is gone", rejected(404), "stop: status 404"},
+		{"the stream is not offered", rejected(405), "stop: status 405"},
+		{"nor is it here", rejected(501), "stop: status 501"},
+	} {
+		t.Run(tt.why, func(t *testing.T) { same(t, tt.turn, tt.want, roles...) })
+	}
 }
 
-func TestMCPTableRow04NoContent(t *testing.T) {
-	same(t, rejected(204), "stop: <nil>", roles...)
-}
-
-func TestMCPTableRow05OtherContentType(t *testing.T) {
-	same(t, rejected(200), "stop: status 200", roles...)
-}
-
-func TestMCPTableRow06Unauthorized(t *testing.T) {
-	same(t, rejected(401), "stop: status 401", roles...)
-	same(t, rejected(403), "stop: status 403", roles...)
-}
-
-func TestMCPTableRow07SessionGone(t *testing.T) {
-	same(t, rejected(404), "stop: status 404", roles...)
-}
-
-func TestMCPTableRow08NotOffered(t *testing.T) {
-	same(t, rejected(405), "stop: status 405", roles...)
-	same(t, rejected(501), "stop: status 501", roles...)
-}
-
-func TestMCPTableRow09RefusedID(t *testing.T) {
+func TestMCPRefusedIDIsForgotten(t *testing.T) {
 	for status := range 1000 {
 		turn := rejected(status)
 		switch {
 		case status < 400 || status > 499:
 			continue
-		case status == 401, status == 403, status == 404, status == 405: // rows 6 to 8
+		case status == 401, status == 403, status == 404, status == 405: // which end the stream
 			continue
-		case status == 408, status == 409, status == 425, status == 429: // row 14
+		case status == 408, status == 409, status == 425, status == 429: // which are temporary
 			continue
 		}
 		stop := fmt.Sprintf("stop: status %d", status)
@@ -106,7 +99,7 @@ func TestMCPTableRow09RefusedID(t *testing.T) {
 	same(t, rejected(304), "stop: status 304", listenOpened)
 }
 
-func TestMCPTableRow09IsCounted(t *testing.T) {
+func TestMCPRefusedIDIsCounted(t *testing.T) {
 	p := listenOpened.player()
 	got := p.run(script(rejected(400), rejected(410), failed, rejected(400)))
 	want := decisions("after 1s, forget; after 1.5s, forget; after 2.25s; after 3.375s, forget")
@@ -123,7 +116,7 @@ func TestMCPTableRow09IsCounted(t *testing.T) {
 	}
 }
 
-func TestMCPTableRow09DependsOnAnyOpening(t *testing.T) {
+func TestMCPRefusedIDDependsOnAnyOpening(t *testing.T) {
 	for name, turns := range map[string][]turn{
 		"the first attempt":   script(ended, rejected(400)),
 		"one long ago":        script(dropped, failed.times(5), rejected(400)),
@@ -168,7 +161,7 @@ func TestMCPListenWithKeepsToTheRules(t *testing.T) {
 	}
 }
 
-func TestMCPTableRow10NoID(t *testing.T) {
+func TestMCPNoID(t *testing.T) {
 	const stop = "stop: no last event ID to resume from"
 	for _, turn := range []turn{ended, ended.retry(time.Second), ended.brings(1), dropped, failed, rejected(503), idle, restarted} {
 		if got := newPlayer(call()).play(turn).String(); got != stop {
@@ -188,7 +181,7 @@ func TestMCPTableRow10NoID(t *testing.T) {
 	}
 }
 
-func TestMCPTableRow11RetryAfter(t *testing.T) {
+func TestMCPRetryAfter(t *testing.T) {
 	for _, r := range roles {
 		for _, status := range []int{429, 503} {
 			p := r.player()
@@ -207,7 +200,7 @@ func TestMCPTableRow11RetryAfter(t *testing.T) {
 	}
 }
 
-func TestMCPTableRow12Progress(t *testing.T) {
+func TestMCPProgress(t *testing.T) {
 	for _, p := range []policy.Reconnector{call(), listen()} {
 		got, _ := newPlayer(p).withID("1").waits(script(
 			failed.times(3), ended.brings(1), // a message
@@ -220,7 +213,7 @@ func TestMCPTableRow12Progress(t *testing.T) {
 	}
 }
 
-func TestMCPTableRow13Poll(t *testing.T) {
+func TestMCPPoll(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		policy policy.Reconnector
@@ -240,7 +233,7 @@ func TestMCPTableRow13Poll(t *testing.T) {
 	}
 }
 
-func TestMCPTableRow14Fruitless(t *testing.T) {
+func TestMCPFruitless(t *testing.T) {
 	fruitless := script(ended, dropped, failed, idle, turn{kind: policy.Expired, err: errCut})
 	for _, status := range []int{408, 409, 425, 429, 500, 502, 503, 504, 599} {
 		fruitless = append(fruitless, rejected(status))
@@ -272,7 +265,7 @@ func TestMCPTableRow14Fruitless(t *testing.T) {
 	}
 }
 
-func TestMCPTableRow15Budget(t *testing.T) {
+func TestMCPBudget(t *testing.T) {
 	poll := ended.retry(24 * time.Hour)
 	same(t, poll, "stop: a wait of 24h0m0s does not fit in the 4m59s left of the budget", callOpened)
 	same(t, poll, "after 24h0m0s", listenOpened, listenNever)
