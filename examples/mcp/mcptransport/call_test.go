@@ -57,7 +57,7 @@ func (o outcome) refused(t *testing.T, status int) {
 
 // A polling loop at 5 Hz that only the caller's own timeout ended, though messages
 // kept coming would have been a reason to go on.
-func TestScript2MessagesKeepACallAlive(t *testing.T) {
+func TestMessagesKeepACallAlive(t *testing.T) {
 	const connections = 2000
 	var n atomic.Int32
 	s := &server{}
@@ -87,7 +87,7 @@ func TestScript2MessagesKeepACallAlive(t *testing.T) {
 }
 
 // Progress was taken for any successful connection, then for an ID that moved.
-func TestScript3ExhaustionNamesItsCountAndPosition(t *testing.T) {
+func TestExhaustionNamesItsCountAndPosition(t *testing.T) {
 	s := &server{}
 	s.calls = [][]Step{{M("a1", 1)}}
 	s.resumes = [][]Step{{Open}}
@@ -106,7 +106,7 @@ func TestScript3ExhaustionNamesItsCountAndPosition(t *testing.T) {
 }
 
 // The priming event was given to the JSON decoder, and the session ended.
-func TestScript5PrimingIsNoMessage(t *testing.T) {
+func TestPrimingIsNoMessage(t *testing.T) {
 	for _, priming := range []string{
 		"id: p1\nretry: 500\ndata: \n\n",
 		"id: p1\nretry: 500\ndata:\n\n",
@@ -134,7 +134,7 @@ func TestScript5PrimingIsNoMessage(t *testing.T) {
 }
 
 // The ID was forgotten at a reconnection that brought nothing.
-func TestScript6EmptyReconnectionKeepsTheID(t *testing.T) {
+func TestEmptyReconnectionKeepsTheID(t *testing.T) {
 	s := &server{}
 	s.calls = [][]Step{{P("p1", 200*ms)}}
 	s.resumes = [][]Step{{Open}, {s.R("p2")}}
@@ -145,7 +145,7 @@ func TestScript6EmptyReconnectionKeepsTheID(t *testing.T) {
 }
 
 // One 503 on a reconnection ended call and session.
-func TestScript8TemporaryRefusalsAreRiddenOut(t *testing.T) {
+func TestTemporaryRefusalsAreRiddenOut(t *testing.T) {
 	for _, status := range []int{503, 500, 502, 504, 429, 408, 409, 425} {
 		s := &server{}
 		s.calls = [][]Step{{P("p1", 1500*ms)}}
@@ -161,7 +161,7 @@ func TestScript8TemporaryRefusalsAreRiddenOut(t *testing.T) {
 }
 
 // A retry of a day parked the caller for a day.
-func TestScript12ADayLongRetryReleasesTheCallerAtOnce(t *testing.T) {
+func TestADayLongRetryReleasesTheCallerAtOnce(t *testing.T) {
 	s := &server{}
 	s.calls = [][]Step{{P("p1", 24*time.Hour)}}
 	play(t, s, func(c *client) {
@@ -179,7 +179,7 @@ func TestScript12ADayLongRetryReleasesTheCallerAtOnce(t *testing.T) {
 	})
 }
 
-func TestScript12KeepAlivesDoNotStretchTheBudget(t *testing.T) {
+func TestKeepAlivesDoNotStretchTheBudget(t *testing.T) {
 	s := &server{}
 	s.calls = [][]Step{{P("p1", 1000*ms)}}
 	s.resumes = [][]Step{{Do(func(c *Conn) {
@@ -193,7 +193,7 @@ func TestScript12KeepAlivesDoNotStretchTheBudget(t *testing.T) {
 }
 
 // The deadline of the call's own context counts as the budget does.
-func TestScript12TheCallersDeadlineReleasesAtOnceToo(t *testing.T) {
+func TestTheCallersDeadlineReleasesAtOnceToo(t *testing.T) {
 	s := &server{}
 	s.calls = [][]Step{{P("p1", 10*second)}}
 	play(t, s, func(c *client) {
@@ -204,7 +204,7 @@ func TestScript12TheCallersDeadlineReleasesAtOnceToo(t *testing.T) {
 }
 
 // The retry field was ignored and the ID not sent.
-func TestScript14RetryIsWaitedAndTheIDSent(t *testing.T) {
+func TestRetryIsWaitedAndTheIDSent(t *testing.T) {
 	s := &server{}
 	s.calls = [][]Step{{P("e1", 500*ms), Wait(50 * ms), End}}
 	s.resumes = [][]Step{{s.R("e2")}}
@@ -215,7 +215,7 @@ func TestScript14RetryIsWaitedAndTheIDSent(t *testing.T) {
 }
 
 // The caller was never told.
-func TestScript15TheCallerIsTold(t *testing.T) {
+func TestTheCallerIsTold(t *testing.T) {
 	t.Run("nothing to resume from", func(t *testing.T) {
 		s := &server{}
 		s.calls = [][]Step{{Comment("hi")}}
@@ -262,7 +262,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // A limit on the whole request cut the stream.
-func TestScript20ATimeoutOfTheHTTPClientDoesNotCutACall(t *testing.T) {
+func TestATimeoutOfTheHTTPClientDoesNotCutACall(t *testing.T) {
 	s := &server{}
 	s.calls = [][]Step{{Do(func(c *Conn) {
 		for range 25 {
@@ -283,7 +283,7 @@ func TestScript20ATimeoutOfTheHTTPClientDoesNotCutACall(t *testing.T) {
 }
 
 // Lines of 64 KiB and more broke the stream.
-func TestScript25LongLines(t *testing.T) {
+func TestLongLinesAreRead(t *testing.T) {
 	for _, size := range []int{70_000, 2 << 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			s := &server{}
@@ -313,7 +313,7 @@ func TestScript25LongLines(t *testing.T) {
 }
 
 // CR LF was taken for two line ends.
-func TestScript26CRLF(t *testing.T) {
+func TestCRLFIsOneLineEnd(t *testing.T) {
 	for _, cut := range []int{0, 1} {
 		s := &server{}
 		line := "event: message\r\ndata: " + progress(1) + "\r"
@@ -331,7 +331,7 @@ func TestScript26CRLF(t *testing.T) {
 }
 
 // A connection that had died silently was never given up.
-func TestScript27IdleCall(t *testing.T) {
+func TestASilentCallIsResumed(t *testing.T) {
 	s := &server{}
 	s.calls = [][]Step{{P("p1", 100*ms), M("m1", 1), M("m2", 2), M("m3", 3), Stall}}
 	s.resumes = [][]Step{{s.R("m4")}}
@@ -354,7 +354,7 @@ func TestScript27IdleCall(t *testing.T) {
 }
 
 // The ID of one stream was sent with an unrelated request.
-func TestScript29TheIDStaysWithItsStream(t *testing.T) {
+func TestTheIDStaysWithItsStream(t *testing.T) {
 	s := &server{}
 	s.calls = [][]Step{{P("p1", 100*ms)}}
 	s.resumes = [][]Step{{s.R("p2")}}
@@ -368,7 +368,7 @@ func TestScript29TheIDStaysWithItsStream(t *testing.T) {
 }
 
 // A call resumed with a stored ID lost its callbacks, and its caller was not told.
-func TestScript31AResumedCallIsToldOnce(t *testing.T) {
+func TestAResumedCallIsToldOnce(t *testing.T) {
 	for name, route := range map[string][]Step{"clean end": {Open}, "read error": {Open, Cut}, "failed attempt": {Status{Code: 503}}} {
 		t.Run(name, func(t *testing.T) {
 			s := &server{}
@@ -444,7 +444,7 @@ func position(lastEventID string) mcptransport.Position {
 
 // A resumption that was refused hung until the caller's timeout, or ended the
 // session.
-func TestScript34RefusedResumptionIsToldAtOnce(t *testing.T) {
+func TestRefusedResumptionIsToldAtOnce(t *testing.T) {
 	for _, status := range []int{405, 400, 406, 410, 501} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			s := &server{}
@@ -464,7 +464,7 @@ func TestScript34RefusedResumptionIsToldAtOnce(t *testing.T) {
 }
 
 // A session that was gone was asked for again, then waited for.
-func TestScript35SessionGoneOnResume(t *testing.T) {
+func TestSessionGoneOnResume(t *testing.T) {
 	s := &server{}
 	s.calls = [][]Step{{P("p1", 200*ms)}}
 	s.resumes = [][]Step{{Status{Code: http.StatusNotFound}}}
@@ -494,7 +494,7 @@ func TestScript35SessionGoneOnResume(t *testing.T) {
 }
 
 // A text was parsed as events; another client asked for it 5 times a second.
-func TestScript36WrongTypeOnResume(t *testing.T) {
+func TestWrongTypeOnResume(t *testing.T) {
 	s := &server{}
 	s.calls = [][]Step{{P("p1", 200*ms)}}
 	s.resumes = [][]Step{{Status{Header: http.Header{"Content-Type": {"text/plain"}}, Body: "hello"}}}
@@ -510,7 +510,7 @@ func TestScript36WrongTypeOnResume(t *testing.T) {
 }
 
 // The retry field of one stream set the wait of another.
-func TestScript37RetryStaysWithItsStream(t *testing.T) {
+func TestRetryStaysWithItsStream(t *testing.T) {
 	s := &server{}
 	s.standby = [][]Step{{Retry(3 * second), Stall}}
 	s.calls = [][]Step{{P("p1", -1)}}
@@ -522,7 +522,7 @@ func TestScript37RetryStaysWithItsStream(t *testing.T) {
 }
 
 // The polling loop at 5 Hz again: IDs move, no message comes.
-func TestScript38PrimingOnlyIsPolledWithinTheBudget(t *testing.T) {
+func TestPrimingOnlyIsPolledWithinTheBudget(t *testing.T) {
 	var polls atomic.Int32
 	s := &server{}
 	s.calls = [][]Step{{P("p0", 200*ms)}}
@@ -551,7 +551,7 @@ func TestScript38PrimingOnlyIsPolledWithinTheBudget(t *testing.T) {
 }
 
 // An event that was no JSON-RPC ended the session.
-func TestScript39OddJSONHarmsNothing(t *testing.T) {
+func TestOddJSONHarmsNothing(t *testing.T) {
 	for _, data := range []string{`{}`, `{"a":`, `[]`, `null`, `"text"`, `{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":{}}`, "\x00\xff"} {
 		s := &server{}
 		s.calls = [][]Step{{Event{ID: "p1", Data: data}, s.R("")}}
@@ -567,7 +567,7 @@ func TestScript39OddJSONHarmsNothing(t *testing.T) {
 }
 
 // Streams that the server left open after the answer piled up.
-func TestScript40TheStreamEndsWithTheAnswer(t *testing.T) {
+func TestTheStreamEndsWithTheAnswer(t *testing.T) {
 	s := &server{}
 	s.calls = [][]Step{{s.R(""), Stall}}
 	play(t, s, func(c *client) {
@@ -588,7 +588,7 @@ func TestScript40TheStreamEndsWithTheAnswer(t *testing.T) {
 }
 
 // Without ID and answer the call hung.
-func TestScript41NeitherIDNorAnswer(t *testing.T) {
+func TestNeitherIDNorAnswer(t *testing.T) {
 	for name, end := range map[string]Step{"end": End, "cut": Cut} {
 		t.Run(name, func(t *testing.T) {
 			s := &server{}
@@ -605,7 +605,7 @@ func TestScript41NeitherIDNorAnswer(t *testing.T) {
 }
 
 // A number parser accepted more than digits.
-func TestScript42RetryTakesDigitsOnly(t *testing.T) {
+func TestRetryTakesDigitsOnly(t *testing.T) {
 	for _, value := range []string{"+100", "-5", "1e3", "500ms", " 500", "", "５００", "0x64"} {
 		s := &server{}
 		s.calls = [][]Step{{Send("id: p1\nretry: " + value + "\ndata:\n\n")}}
@@ -620,7 +620,7 @@ func TestScript42RetryTakesDigitsOnly(t *testing.T) {
 }
 
 // A line without a colon ended the session.
-func TestScript43ALineWithoutAColon(t *testing.T) {
+func TestALineWithoutAColonIsRead(t *testing.T) {
 	s := &server{}
 	s.calls = [][]Step{{Send("id: p1\ndata\n\n"), s.R("")}}
 	play(t, s, func(c *client) {

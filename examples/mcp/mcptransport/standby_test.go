@@ -40,7 +40,7 @@ func (c *client) endedOnce(want error) {
 }
 
 // One GET a second for the life of the process: each connection counted as success.
-func TestScript1IdleClosedStandbySlowsDownAndStops(t *testing.T) {
+func TestIdleClosedStandbySlowsDownAndStops(t *testing.T) {
 	s := &server{}
 	s.standby = [][]Step{{Open, Wait(50 * ms), End}}
 	play(t, s, func(c *client) {
@@ -61,7 +61,7 @@ func TestScript1IdleClosedStandbySlowsDownAndStops(t *testing.T) {
 	})
 }
 
-func TestScript1ALongLivedStandbyGoesOnForEver(t *testing.T) {
+func TestALongLivedStandbyGoesOnForEver(t *testing.T) {
 	s := &server{}
 	s.standby = [][]Step{{Open, Wait(15 * second), End}}
 	play(t, s, func(c *client) {
@@ -82,7 +82,7 @@ func TestScript1ALongLivedStandbyGoesOnForEver(t *testing.T) {
 
 // A keep-alive event without an ID was no progress, and exhaustion ended the
 // session: 427 reconnections per server in 36 h.
-func TestScript4KeepAlivesWithoutID(t *testing.T) {
+func TestKeepAlivesWithoutID(t *testing.T) {
 	ping := Send("event: ping\ndata:\n\n")
 	t.Run("closed each minute", func(t *testing.T) {
 		s := &server{}
@@ -126,7 +126,7 @@ func TestScript4KeepAlivesWithoutID(t *testing.T) {
 }
 
 // A standby stream without IDs was not opened again.
-func TestScript7StandbyWithoutIDs(t *testing.T) {
+func TestStandbyWithoutIDs(t *testing.T) {
 	s := &server{}
 	s.standby = [][]Step{{Open, Wait(30 * second), Cut}, {Open, Stall}}
 	play(t, s, func(c *client) {
@@ -139,7 +139,7 @@ func TestScript7StandbyWithoutIDs(t *testing.T) {
 }
 
 // A server without a standby stream broke the session, or was asked again and again.
-func TestScript9And10And18StandbyNotOffered(t *testing.T) {
+func TestStandbyNotOffered(t *testing.T) {
 	for name, answer := range map[string]Status{
 		"405": {Code: 405}, "400": {Code: 400}, "404": {Code: 404}, "406": {Code: 406}, "410": {Code: 410}, "501": {Code: 501}, "204": {Code: 204},
 		"200 JSON": {Header: http.Header{"Content-Type": {"application/json"}}, Body: `{}`},
@@ -321,7 +321,7 @@ func TestTheHandshakeIsNotHeldUp(t *testing.T) {
 }
 
 // A page was taken for a stream: 30,000 GETs in 11 h.
-func TestScript11TheTypeIsCheckedOnEveryConnection(t *testing.T) {
+func TestTheTypeIsCheckedOnEveryConnection(t *testing.T) {
 	s := &server{}
 	s.standby = [][]Step{{Open, Wait(20 * second), End}, {Status{Header: http.Header{"Content-Type": {"text/plain"}}, Body: "see docs"}}}
 	play(t, s, func(c *client) {
@@ -339,7 +339,7 @@ func TestScript11TheTypeIsCheckedOnEveryConnection(t *testing.T) {
 }
 
 // 14,598 reconnections in 3 s.
-func TestScript13RetryZeroHasAFloor(t *testing.T) {
+func TestRetryZeroHasAFloor(t *testing.T) {
 	for name, choose := range map[string]func(string, mcptransport.Role) policy.Reconnector{
 		"MCPListen": exactly,
 		"without growth": func(string, mcptransport.Role) policy.Reconnector {
@@ -374,7 +374,7 @@ func TestScript13RetryZeroHasAFloor(t *testing.T) {
 
 // A standby stream that was given up was silent about it, and calls that it was to
 // answer hung.
-func TestScript16TheEndOfTheStandbyStreamIsTold(t *testing.T) {
+func TestTheEndOfTheStandbyStreamIsTold(t *testing.T) {
 	t.Run("it comes back with the server", func(t *testing.T) {
 		s := &server{}
 		s.standby = [][]Step{{Event{ID: "s1"}, Cut}, {s.R("s2"), Stall}}
@@ -437,7 +437,7 @@ func TestScript16TheEndOfTheStandbyStreamIsTold(t *testing.T) {
 
 // A session that was gone was asked for for ever: 18 requests a second from 145
 // deployments.
-func TestScript17SessionGoneOnStandby(t *testing.T) {
+func TestSessionGoneOnStandby(t *testing.T) {
 	s := &server{}
 	s.standby = [][]Step{{Open, Wait(20 * second), End}, {Status{Code: http.StatusNotFound}}}
 	play(t, s, func(c *client) {
@@ -463,7 +463,7 @@ func TestScript17SessionGoneOnStandby(t *testing.T) {
 }
 
 // The token was not sent with the GETs, or an old one.
-func TestScript19EveryRequestIsPrepared(t *testing.T) {
+func TestEveryRequestIsPrepared(t *testing.T) {
 	s := &server{}
 	s.standby = [][]Step{{Open, Wait(20 * second), End}, {Open, Wait(20 * second), Cut}, {Open, Stall}}
 	tokens := 0
@@ -490,7 +490,7 @@ func TestScript19EveryRequestIsPrepared(t *testing.T) {
 }
 
 // The stream ended with the context of Connect.
-func TestScript21TheContextOfConnectDoesNotEndTheStreams(t *testing.T) {
+func TestTheContextOfConnectDoesNotEndTheStreams(t *testing.T) {
 	s := &server{}
 	s.standby = [][]Step{{Open, Wait(8 * second), M("s1", 1), Stall}}
 	synctest.Test(t, func(t *testing.T) {
@@ -518,7 +518,7 @@ func TestScript21TheContextOfConnectDoesNotEndTheStreams(t *testing.T) {
 }
 
 // Everything waited for the headers of the standby stream.
-func TestScript22HeadersThatNeverCome(t *testing.T) {
+func TestHeadersThatNeverCome(t *testing.T) {
 	t.Run("late", func(t *testing.T) {
 		s := &server{}
 		s.standby = [][]Step{{Wait(20 * second), M("s1", 1), Stall}}
@@ -552,7 +552,7 @@ func TestScript22HeadersThatNeverCome(t *testing.T) {
 
 // A 409 while the server still held the connection before was a failure of the
 // session.
-func TestScript30Conflict(t *testing.T) {
+func TestConflictOfTheStandbyStream(t *testing.T) {
 	t.Run("passes", func(t *testing.T) {
 		s := &server{}
 		conflict := []Step{Status{Code: http.StatusConflict}}

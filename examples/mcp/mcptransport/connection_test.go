@@ -21,7 +21,7 @@ import (
 )
 
 // A read that was blocked did not notice that it was to end.
-func TestScript23CloseBreaksOffABlockedRead(t *testing.T) {
+func TestCloseBreaksOffABlockedRead(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprint("HTTP/2 ", http2), func(t *testing.T) {
 			s := &server{}
@@ -51,7 +51,7 @@ func TestScript23CloseBreaksOffABlockedRead(t *testing.T) {
 }
 
 // The reader was blocked on a full channel for ever.
-func TestScript24CloseWithMessagesLeft(t *testing.T) {
+func TestCloseWithMessagesLeft(t *testing.T) {
 	s := &server{}
 	s.standby = [][]Step{{Do(func(c *Conn) {
 		for i := range 10_000 {
@@ -86,7 +86,7 @@ func TestScript24CloseWithMessagesLeft(t *testing.T) {
 }
 
 // A timer outlived Close, and one of two was forgotten.
-func TestScript28And32CloseLeavesNoTimer(t *testing.T) {
+func TestCloseLeavesNoTimer(t *testing.T) {
 	fake := clock.NewFake(time.Time{})
 	s := &server{}
 	s.Loopback = true
@@ -140,7 +140,7 @@ func TestScript28And32CloseLeavesNoTimer(t *testing.T) {
 }
 
 // Close waited for a server that did not answer.
-func TestScript33CloseIsBounded(t *testing.T) {
+func TestCloseIsBounded(t *testing.T) {
 	s := &server{}
 	s.posts = map[string][]Step{"DELETE": {Stall}}
 	s.standby = [][]Step{{Open, Stall}}
