@@ -3,7 +3,6 @@ package eventsource_test
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,109 +15,11 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// saturatingSum adds without wrapping.
-func saturatingSum(a, b time.Duration) time.Duration {
-	if b > 0 && a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
-
-// firstMessage returns when the loop was given the first message of an attempt.
-func firstMessage(a *scenario.Attempt) (at time.Duration, ok bool) {
-	for _, d := range a.Events {
-		if d.Event.Data != "" {
-			return d.At, true
-		}
-	}
-	return 0, false
-}
-
-// withinLimits checks that an attempt with a limit brings a message in time or is ended
-// by the limit.
-func withinLimits(records []*scenario.Record, c *complaints) {
-	r := records[0]
-	for i, a := range r.Attempts[min(1, len(r.Attempts)):] {
-		limit, limited := r.Attempts[i].Decided.Limit()
-		if !limited {
-			if a.Reported != nil && a.Reported.Kind == policy.Expired {
-				c.add("attempt %d had no limit and expired", a.Number)
-			}
-			continue
-		}
-		due := saturatingSum(a.Began, max(limit, 0))
-		late := saturatingSum(due, time.Duration(len(a.Events))*r.Scenario.Caller.Slow) // that is the caller's time
-		over, how := endOf(r, a), "ended"
-		if at, ok := firstMessage(a); ok {
-			over, how = at, "brought a message"
-		}
-		if over > late {
-			c.add("attempt %d %s at %v; its limit was %v", a.Number, how, over, due)
-		}
-		if a.Reported != nil && a.Reported.Kind == policy.Expired && a.Ended[0] < due {
-			c.add("attempt %d expired at %v; its limit was %v", a.Number, a.Ended[0], due)
-		}
-	}
-}
-
-func budgetOf(p scenario.Policy) time.Duration {
-	switch p.Preset {
-	case "MCPCall":
-		return 300 * time.Second
-	case "Rules":
-		return p.Rules.Budget
-	}
-	return 0
-}
-
-// withinBudget checks that under a budget, once the first attempt has ended, a message
-// comes in time or the stream ends.
-func withinBudget(records []*scenario.Record, c *complaints) {
-	r := records[0]
-	budget := budgetOf(r.Scenario.Policy)
-	if budget == 0 {
-		return
-	}
-	truths := r.Truths()
-	var renewed time.Duration
-	for i, a := range r.Attempts {
-		end := endOf(r, a)
-		if i > 0 {
-			late := renewed + budget + time.Duration(len(a.Events))*r.Scenario.Caller.Slow
-			over, how := end, "ends"
-			if at, ok := firstMessage(a); ok {
-				over, how = at, "brings a message"
-			}
-			if a.Began >= renewed+budget || over > late {
-				c.add("attempt %d begins at %v and %s at %v; the budget ended at %v", a.Number, a.Began, how, over, renewed+budget)
-			}
-		}
-		if a.Reported == nil {
-			return
-		}
-		if i == 0 || truths[i].Messages > 0 {
-			renewed = end
-		}
-		if i == len(r.Attempts)-1 && r.DoneAt > max(renewed+budget, end) {
-			c.add("the stream ends at %v; the budget ended at %v", r.DoneAt, renewed+budget)
-		}
-		refusal, left := (*policy.BudgetError)(nil), renewed+budget-end
-		if why, _ := a.Decided.Stopped(); errors.As(why, &refusal) {
-			if refusal.Left != left || refusal.Asked < max(left, truths[i].Asked) {
-				c.add("after attempt %d: %v; in fact %v were left and the server asked for %v", a.Number, refusal, left, truths[i].Asked)
-			}
-		}
-	}
-}
-
 func TestG3BoundedWhenAsked(t *testing.T) {
 	t.Parallel()
 	p := property{
 		profile: scenario.Profile{Rules: true, Budget: true, Long: true},
-		check: func(records []*scenario.Record, c *complaints) {
-			withinLimits(records, c)
-			withinBudget(records, c)
-		},
+		checks:  []scenario.Check{scenario.WithinLimits, scenario.WithinBudget},
 	}
 	minute := policyRules(policy.Rules{Budget: time.Minute, Delay: 10 * time.Second, Factor: 1})
 	drip := scenario.Answer{End: scenario.Hold}
@@ -272,7 +173,7 @@ func TestIdleTimeout(t *testing.T) {
 		})
 	}
 	day := answerQuiet("", 24*time.Hour)
-	p := property{check: everythingVisible}
+	p := property{checks: []scenario.Check{scenario.EverythingVisible}}
 	p.holdsIn(t, append(cases, []scenarioCase{
 		{
 			name:     "none by default",

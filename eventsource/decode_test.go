@@ -387,11 +387,11 @@ func cutInManyWays(run runScenarios, scenarios []scenario.Scenario) (records []*
 
 // chunkingNeverMatters: how bodies are cut changes nothing, and an event is there
 // as soon as the byte is that completes it.
-func chunkingNeverMatters(records []*scenario.Record, c *complaints) {
+func chunkingNeverMatters(records []*scenario.Record, c *scenario.Complaints) {
 	whole := records[0].Text()
 	for _, r := range records {
 		if text := r.Text(); text != whole {
-			c.add("in reads of %d (-whole +cut):\n%s", r.Scenario.Chunk, cmp.Diff(strings.Split(whole, "\n"), strings.Split(text, "\n")))
+			c.Add("in reads of %d (-whole +cut):\n%s", r.Scenario.Chunk, cmp.Diff(strings.Split(whole, "\n"), strings.Split(text, "\n")))
 			return
 		}
 		for i, truth := range r.Truths() {
@@ -401,18 +401,18 @@ func chunkingNeverMatters(records []*scenario.Record, c *complaints) {
 }
 
 // checkPrompt checks when the loop was given the events of an attempt.
-func checkPrompt(c *complaints, a *scenario.Attempt, truth scenario.Truth) {
+func checkPrompt(c *scenario.Complaints, a *scenario.Attempt, truth scenario.Truth) {
 	reads := a.Reads
 	for n, d := range a.Events {
 		if n >= len(truth.Decoded.Events) {
-			c.add("attempt %d: event %d comes out of nothing", a.Number, n+1)
+			c.Add("attempt %d: event %d comes out of nothing", a.Number, n+1)
 			return
 		}
 		for reads[0].Total < truth.Decoded.Events[n].End {
 			reads = reads[1:]
 		}
 		if d.At != reads[0].At {
-			c.add("attempt %d: event %d was complete at %v and given to the loop at %v", a.Number, n+1, reads[0].At, d.At)
+			c.Add("attempt %d: event %d was complete at %v and given to the loop at %v", a.Number, n+1, reads[0].At, d.At)
 		}
 	}
 }
@@ -422,7 +422,7 @@ func TestG9StreamChunkingNeverMatters(t *testing.T) {
 	p := property{
 		profile: scenario.Profile{Steady: true},
 		play:    cutInManyWays,
-		check:   chunkingNeverMatters,
+		compare: chunkingNeverMatters,
 	}
 	// pieces is a server that sends one a bit later than the other.
 	pieces := func(texts ...string) scenario.Scenario {

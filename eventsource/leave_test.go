@@ -25,43 +25,9 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// nothingLeft checks that a stream that is over holds nothing, and that it is over soon.
-func nothingLeft(records []*scenario.Record, c *complaints) {
-	r := records[0]
-	if r.Timers != 0 || r.Bodies != 0 || r.Payloads != 0 {
-		c.add("at the end there are %d timers, %d bodies of responses and %d of requests left", r.Timers, r.Bodies, r.Payloads)
-	}
-	if r.Late > 0 {
-		c.add("there are %d requests after the end", r.Late)
-	}
-	if len(r.Done) == 0 || r.Returned != r.DoneAt {
-		c.add("the loop is over at %v; Trace.Done is called at %v", r.Returned, r.DoneAt)
-	}
-	for _, e := range r.Log {
-		switch e.What {
-		case scenario.Cancel.String():
-			if prompt := e.At + r.Scenario.Caller.Slow; r.DoneAt > prompt {
-				c.add("cancelled at %v, it ends at %v", e.At, r.DoneAt)
-			}
-		case scenario.Leave.String(), scenario.Panic.String(), scenario.Exit.String():
-			if r.DoneAt > e.At {
-				c.add("left at %v, it ends at %v", e.At, r.DoneAt)
-			}
-		}
-	}
-	if d := r.Scenario.Caller.Deadline; d > 0 && r.DoneAt > d+r.Scenario.Caller.Slow {
-		c.add("its deadline at %v, it ends at %v", d, r.DoneAt)
-	}
-	for _, a := range r.Attempts {
-		if a.HasAnswer && !a.Closed {
-			c.add("the body of attempt %d is not closed", a.Number)
-		}
-	}
-}
-
 func TestG7NothingLeft(t *testing.T) {
 	t.Parallel()
-	p := property{check: nothingLeft}
+	p := property{checks: []scenario.Check{scenario.NothingLeft}}
 	// Every state that a stream can be in, with every timer that it can have, and
 	// every way to end it from outside.
 	limits := scenario.Caller{ConnectTimeout: time.Hour, IdleTimeout: time.Hour}

@@ -1,7 +1,6 @@
 package eventsource_test
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"math"
@@ -264,49 +263,9 @@ func TestG10Memory(t *testing.T) {
 	}
 }
 
-// readAhead is the constant of G10: what a stream may read beyond what it needs.
-const readAhead = 64 << 10
-
-// boundedMemory: whatever the server sends, a stream reads no more than its limit
-// and a constant before it refuses, and never asks for more at once.
-func boundedMemory(records []*scenario.Record, c *complaints) {
-	r := records[0]
-	for i, truth := range r.Truths() {
-		a := r.Attempts[i]
-		if most := scenario.MaxEventSize + readAhead; a.LargestRead > most {
-			c.add("attempt %d has room for %d bytes", a.Number, a.LargestRead)
-		}
-		response := (*eventsource.ResponseError)(nil)
-		if truth.Rejected && (len(a.Delivered) > 4<<10 || a.Reported != nil && errors.As(a.Reported.Err, &response) && len(response.Body) > 4<<10) {
-			c.add("attempt %d reads %d bytes of a refusal", a.Number, len(a.Delivered))
-		}
-		if !truth.TooLarge {
-			if a.Reported != nil && a.Reported.Kind == policy.TooLarge {
-				c.add("attempt %d: %v", a.Number, a.Reported.Err)
-			}
-			continue
-		}
-		if a.Reported != nil && a.Reported.Kind != policy.TooLarge {
-			c.add("attempt %d is %v with an event that is too large", a.Number, a.Reported.Kind)
-		}
-		if last := a.Reads[len(a.Reads)-1]; len(a.Reads) > 1 {
-			// All that was read before the last read was within the limit.
-			if before := a.Reads[len(a.Reads)-2].Total; last.Total-before > readAhead || beyondLimit(a.Delivered[:before]) {
-				c.add("attempt %d goes on reading an event that is too large, up to byte %d", a.Number, last.Total)
-			}
-		}
-	}
-}
-
-// beyondLimit reports whether the line at the end of a stream is beyond the limit.
-func beyondLimit(delivered []byte) bool {
-	delivered = bytes.TrimPrefix(delivered, []byte("\ufeff"))
-	return len(delivered)-1-bytes.LastIndexAny(delivered, "\r\n") > scenario.MaxEventSize
-}
-
 func TestG10StreamMemoryIsBounded(t *testing.T) {
 	t.Parallel()
-	p := property{profile: scenario.Profile{Hostile: true}, check: boundedMemory}
+	p := property{profile: scenario.Profile{Hostile: true}, checks: []scenario.Check{scenario.BoundedMemory}}
 	flood := func(start, text string) []scenario.Answer {
 		return []scenario.Answer{{Body: []scenario.Piece{{Text: start}, {Text: text, Times: 1 << 17}}}}
 	}

@@ -64,46 +64,39 @@ type property struct {
 	// are.
 	play func(run runScenarios, scenarios []scenario.Scenario) []*scenario.Record
 
-	// check complains of each way in which the records break the guarantee.
-	check func([]*scenario.Record, *complaints)
+	// checks look at the first record, and compare at the records of all plays.
+	checks  []scenario.Check
+	compare func([]*scenario.Record, *scenario.Complaints)
 }
 
 // runScenarios runs scenarios at the same time.
 type runScenarios func(...scenario.Scenario) []*scenario.Record
 
-// complaints are the ways in which a guarantee is broken.
-type complaints []string
-
-func (c *complaints) add(format string, args ...any) { *c = append(*c, fmt.Sprintf(format, args...)) }
-
 // run runs scenarios in a bubble of their own.
-func (p property) run(t *testing.T, scenarios ...scenario.Scenario) ([]*scenario.Record, complaints) {
+func (p property) run(t *testing.T, scenarios ...scenario.Scenario) ([]*scenario.Record, scenario.Complaints) {
 	return p.try(func(s ...scenario.Scenario) []*scenario.Record { return scenario.Play(t, s...) }, scenarios)
 }
 
 // try runs scenarios and checks the property.
-func (p property) try(run runScenarios, scenarios []scenario.Scenario) ([]*scenario.Record, complaints) {
+func (p property) try(run runScenarios, scenarios []scenario.Scenario) ([]*scenario.Record, scenario.Complaints) {
 	var records []*scenario.Record
 	if p.play != nil {
 		records = p.play(run, scenarios)
 	} else {
 		records = run(scenarios...)
 	}
-	var c complaints
+	var c scenario.Complaints
 	for _, r := range records {
-		switch {
-		case r.Deadlock != "":
-			c.add("%s", r.Deadlock)
-		case r.Hung:
-			c.add("the stream does not end")
-		case r.Runaway:
-			c.add("the requests do not end")
-		case r.Panicked != nil && r.Panicked != any(scenario.ErrPanic):
-			c.add("panic: %v", r.Panicked)
-		}
+		scenario.Sound(r, &c)
 	}
-	if len(c) == 0 {
-		p.check(records, &c)
+	if len(c) > 0 {
+		return records, c
+	}
+	for _, check := range p.checks {
+		check(records[0], &c)
+	}
+	if p.compare != nil {
+		p.compare(records, &c)
 	}
 	return records, c
 }
@@ -155,7 +148,7 @@ func (p property) scenarios(seed uint64, number int) []scenario.Scenario {
 func (p property) holdsFor(t *testing.T, seed uint64, from, to int, seen *tally) {
 	t.Helper()
 	var records []*scenario.Record
-	var broken complaints
+	var broken scenario.Complaints
 	number := from
 	deadlock := scenario.Bubble(t, func() {
 		for ; number < to; number++ {
@@ -175,7 +168,7 @@ func (p property) holdsFor(t *testing.T, seed uint64, from, to int, seen *tally)
 		}
 		number--
 		if len(broken) == 0 {
-			broken.add("in one of the runs from %d to %d: %s", from, to, deadlock)
+			broken.Add("in one of the runs from %d to %d: %s", from, to, deadlock)
 		}
 	}
 	if len(broken) > 0 {
@@ -184,7 +177,7 @@ func (p property) holdsFor(t *testing.T, seed uint64, from, to int, seen *tally)
 }
 
 // report makes scenarios that break the property as small as they get.
-func (p property) report(t *testing.T, scenarios []scenario.Scenario, records []*scenario.Record, broken complaints) string {
+func (p property) report(t *testing.T, scenarios []scenario.Scenario, records []*scenario.Record, broken scenario.Complaints) string {
 	fails := func(scenarios []scenario.Scenario) bool {
 		for range 3 { // it may be a race
 			if r, c := p.run(t, scenarios...); len(c) > 0 {
@@ -351,43 +344,4 @@ func policyRules(r policy.Rules) scenario.Policy {
 // repeatAnswer returns n copies of an answer.
 func repeatAnswer(n int, a scenario.Answer) []scenario.Answer {
 	return slices.Repeat([]scenario.Answer{a}, n)
-}
-
-// restarts are the calls of Reconnect between the beginning of an attempt and that
-// of the next.
-type restarts struct {
-	all   []time.Duration
-	after []time.Duration // those that came for certain when the attempt was over
-}
-
-func restartsOf(r *scenario.Record, number int) (rs restarts) {
-	ended := false
-	for _, e := range r.Log {
-		switch {
-		case e.Number != number:
-		case e.What == scenario.AttemptEnd.String():
-			ended = true
-		case e.What == scenario.Restart.String():
-			rs.all = append(rs.all, e.At)
-			if ended {
-				rs.after = append(rs.after, e.At)
-			}
-		}
-	}
-	return rs
-}
-
-// endOf returns when an attempt ended, or the stream during it.
-func endOf(r *scenario.Record, a *scenario.Attempt) time.Duration {
-	if a.Reported != nil {
-		return a.Ended[0]
-	}
-	return r.DoneAt
-}
-
-func orDefault[T comparable](value, byDefault T) T {
-	if value == *new(T) {
-		return byDefault
-	}
-	return value
 }

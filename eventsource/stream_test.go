@@ -1,18 +1,14 @@
 package eventsource_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprise-sse/reprise/eventsource"
@@ -71,144 +67,9 @@ func TestStreamRidesOutWhatComes(t *testing.T) {
 	})
 }
 
-// cancelledAt returns when the stream's context was done, and the cause. There may be
-// two causes at the same time.
-func cancelledAt(r *scenario.Record) (at time.Duration, causes []error) {
-	at, causes = scenario.Horizon, []error{scenario.ErrHorizon}
-	if d := r.Scenario.Caller.Deadline; d > 0 {
-		at, causes = d, []error{context.DeadlineExceeded}
-	}
-	for _, e := range r.Log {
-		if e.What != scenario.Cancel.String() || e.At > at {
-			continue
-		}
-		if e.At < at {
-			causes = nil
-		}
-		return e.At, append(causes, scenario.ErrCancelled)
-	}
-	return at, causes
-}
-
-// oneEnd checks that a stream ends once, with nil or one error that says why.
-func oneEnd(records []*scenario.Record, c *complaints) {
-	r := records[0]
-	switch {
-	case len(r.Done) != 1:
-		c.add("Trace.Done was called %d times", len(r.Done))
-		return
-	case len(r.Errors) > 1 || r.Surplus > 0:
-		c.add("the loop was given %v, and %d things after an error or with it", r.Errors, r.Surplus)
-	case len(r.Again) != 1 || r.Again[0] == nil || !strings.Contains(r.Again[0].Error(), "only once"):
-		c.add("a second range gives %v", r.Again)
-	}
-	done := r.Done[0]
-
-	interrupted := r.Left || r.Exited || r.Panicked != nil
-	if interrupted && didAtDone(r) {
-		return // by the hook that was told of the end, whatever it was
-	}
-	if interrupted {
-		if done != nil || len(r.Errors) > 0 {
-			c.add("the loop was left; Trace.Done was told %v and the loop given %v", done, r.Errors)
-		}
-		return
-	}
-	if done != r.Err() {
-		c.add("Trace.Done was told %v, and the loop was given %v", done, r.Err())
-	}
-	at, causes := cancelledAt(r)
-	switch asCause := slices.Contains(causes, done); {
-	case asCause && r.DoneAt < at:
-		c.add("the stream ends at %v with %v; its context was done at %v", r.DoneAt, done, at)
-	case asCause:
-	case r.DoneAt > at:
-		c.add("the context was done at %v with %v; the stream ends at %v with %v", at, causes, r.DoneAt, done)
-	default:
-		checkStop(c, r, done)
-	}
-}
-
-// didAtDone reports whether the caller broke out of Trace.Done.
-func didAtDone(r *scenario.Record) bool {
-	done := false
-	for _, e := range r.Log {
-		switch e.What {
-		case scenario.Done.String():
-			done = true
-		case scenario.Panic.String(), scenario.Exit.String():
-			return done
-		}
-	}
-	return false
-}
-
-// checkStop checks the end of a stream that has ended by itself.
-func checkStop(c *complaints, r *scenario.Record, done error) {
-	if len(r.Attempts) == 0 {
-		c.add("the stream ends with %v before its first attempt", done)
-		return
-	}
-	last := r.Attempts[len(r.Attempts)-1]
-	if last.Reported == nil || last.Asked == nil {
-		c.add("the stream ends with %v, and nobody was told of its last attempt", done)
-		return
-	}
-	clean := last.Reported.Kind == policy.Ended && last.Reported.Err == nil
-	reason, stopped := last.Decided.Stopped()
-	switch {
-	case stopped && reason == nil, !stopped && done == nil && clean:
-		// The second is the clean end of a request that is not repeated.
-		if done != nil {
-			c.add("after an orderly end there is the error %v", done)
-		}
-		if !stopped && repeatable(r, last) {
-			c.add("the decision %v is not followed", last.Decided)
-		}
-		return
-	}
-	var stop *eventsource.StopError
-	if !errors.As(done, &stop) {
-		c.add("the stream ends with %v, which is not a StopError", done)
-		return
-	}
-	if err := last.Reported.Err; err != nil && !errors.Is(done, err) {
-		c.add("the error %v does not wrap the cause %v", done, err)
-	}
-	if stop.Attempt.Number != last.Number || stop.Attempt.Kind != last.Reported.Kind || !stop.Attempt.End.Equal(last.Reported.End) {
-		c.add("the error is about %+v, not about the last attempt, %+v", stop.Attempt, *last.Reported)
-	}
-	switch {
-	case stopped && stop.Reason != reason:
-		c.add("the policy stopped for %v; the error gives %v", reason, stop.Reason)
-	case !stopped && errors.Is(stop.Reason, eventsource.ErrNotReplayable):
-		if clean || repeatable(r, last) {
-			c.add("after an attempt that %v: %v", last.Reported.Kind, done)
-		}
-	case !stopped && !errors.Is(stop.Reason, context.DeadlineExceeded):
-		c.add("the policy did not stop, and the stream ends with %v", done)
-	}
-}
-
-// repeatable reports whether the request of the next attempt may be sent.
-func repeatable(r *scenario.Record, last *scenario.Attempt) bool {
-	caller := r.Scenario.Caller
-	if caller.Adopt == scenario.Alone {
-		return false
-	}
-	sent := false
-	for _, a := range r.Attempts {
-		sent = sent || len(a.Connected) > 0
-	}
-	if !sent {
-		return true
-	}
-	return !caller.Post || caller.Key && caller.Payload != scenario.Once
-}
-
 func TestG6OneEnd(t *testing.T) {
 	t.Parallel()
-	p := property{check: oneEnd}
+	p := property{checks: []scenario.Check{scenario.OneEnd}}
 	at := func(on scenario.Point, do scenario.Deed) scenario.Caller {
 		return scenario.Caller{Actions: []scenario.Action{{On: on, Do: do}}}
 	}
@@ -359,28 +220,9 @@ func TestG6AdoptedWithoutRequest(t *testing.T) {
 	}
 }
 
-// oneAtATime checks that there are never two requests in flight.
-func oneAtATime(records []*scenario.Record, c *complaints) {
-	r := records[0]
-	if r.InFlight > 1 {
-		c.add("there are %d requests in flight", r.InFlight)
-	}
-	for i, a := range r.Attempts {
-		if i > 0 && (!r.Attempts[i-1].HasOver || r.Attempts[i-1].Over > a.Began) {
-			c.add("attempt %d begins at %v; the one before is over at %v", a.Number, a.Began, r.Attempts[i-1].Over)
-		}
-		if len(a.Connected) > 1 {
-			c.add("attempt %d connects %d times", a.Number, len(a.Connected))
-		}
-		if a.Sent != (len(a.Connected) == 1) && a.Reported != nil && a.Reported.Kind != policy.Restarted && a.Reported.Kind != policy.Expired {
-			c.add("attempt %d: a request was sent: %v; the trace was told of %d", a.Number, a.Sent, len(a.Connected))
-		}
-	}
-}
-
 func TestG8OneAtATime(t *testing.T) {
 	t.Parallel()
-	p := property{check: oneAtATime}
+	p := property{checks: []scenario.Check{scenario.OneAtATime}}
 	everySecond := func(n int) (actions []scenario.Action) {
 		for i := range n {
 			actions = append(actions, scenario.Action{After: time.Duration(i+1) * time.Second, Do: scenario.Restart})
@@ -451,14 +293,14 @@ func aloneAndTogether(run runScenarios, scenarios []scenario.Scenario) (records 
 }
 
 // isolation checks that what happens to a stream does not depend on the others.
-func isolation(records []*scenario.Record, c *complaints) {
+func isolation(records []*scenario.Record, c *scenario.Complaints) {
 	n := len(records) / 2
 	for i := range n {
 		alone := records[i].Text()
 		// Each server has a name of its own.
 		together := strings.ReplaceAll(records[n+i].Text(), "server1.test", "server0.test")
 		if alone != together {
-			c.add("stream %d (-alone +together):\n%s", i+1, cmp.Diff(strings.Split(alone, "\n"), strings.Split(together, "\n")))
+			c.Add("stream %d (-alone +together):\n%s", i+1, cmp.Diff(strings.Split(alone, "\n"), strings.Split(together, "\n")))
 		}
 	}
 }
@@ -469,7 +311,7 @@ func TestG11Isolation(t *testing.T) {
 		profile: scenario.Profile{Steady: true},
 		streams: 2,
 		play:    aloneAndTogether,
-		check:   isolation,
+		compare: isolation,
 	}
 	t.Run("runs, schedules, times and IDs are each stream's own", func(t *testing.T) {
 		growing := policyRules(policy.Rules{Delay: time.Second, MaxFruitless: 4})
@@ -523,114 +365,11 @@ func TestG11Isolation(t *testing.T) {
 	p.holds(t)
 }
 
-// A fruitlessLedger counts as the documentation of policy.Rules says, by what the server
-// did.
-type fruitlessLedger struct {
-	rules              policy.Rules
-	random             float64
-	run, reconnections int
-}
-
-// count counts an attempt. It reports whether the reconnections are exhausted now.
-func (l *fruitlessLedger) count(a *scenario.Attempt, truth scenario.Truth) (productive, poll, exhausted bool) {
-	progress := orDefault(l.rules.ProgressAfter, 30*time.Second)
-	productive = truth.Messages > 0 ||
-		progress > 0 && len(a.Opened) > 0 && a.Ended[0]-a.Opened[0] >= progress
-	poll = !productive && l.rules.PollAfter != 0 && a.Reported.Kind == policy.Ended && !truth.Decoded.Truncated &&
-		truth.RetrySent && truth.Retry >= l.rules.PollAfter
-	switch {
-	case productive:
-		l.run, l.reconnections = 0, 0
-	case !poll:
-		l.run++
-		if a.Number > 1 {
-			l.reconnections++
-		}
-		most := l.rules.MaxFruitless
-		exhausted = most < 0 || most > 0 && l.reconnections >= most
-	}
-	return productive, poll, exhausted
-}
-
-// wait returns the wait after the attempt counted last.
-func (l *fruitlessLedger) wait(truth scenario.Truth, poll bool) (wait float64) {
-	own := !truth.HasRetry
-	base := float64(truth.Retry)
-	if own {
-		base = float64(orDefault(l.rules.Delay, 3*time.Second))
-	}
-	base = max(base, float64(max(orDefault(l.rules.Floor, 100*time.Millisecond), 0)))
-	wait = base
-	if l.run > 1 && !poll {
-		own = true
-		grown := base * math.Pow(orDefault(l.rules.Factor, 2), float64(l.run-1))
-		wait = max(base, min(grown, float64(orDefault(l.rules.MaxDelay, 30*time.Second))))
-	}
-	if own && !poll {
-		wait += wait * l.random * max(orDefault(l.rules.Jitter, 0.5), 0)
-	}
-	return min(wait, math.MaxInt64)
-}
-
-// noFreeResets checks that the run of fruitless attempts follows from what the server
-// did, and the waits from the run.
-func noFreeResets(records []*scenario.Record, c *complaints) {
-	r := records[0]
-	if r.Scenario.Policy.Preset != "Rules" {
-		return
-	}
-	truths := r.Truths()
-	l := &fruitlessLedger{rules: r.Scenario.Policy.RulesInForce(), random: r.Scenario.Policy.Random}
-	for i, a := range r.Attempts {
-		if a.Reported == nil || a.Asked == nil {
-			return
-		}
-		why, stopped := a.Decided.Stopped()
-		if a.Reported.Kind == policy.Restarted {
-			if !stopped && a.Decided.Delay() != 0 {
-				c.add("a restart is followed by a wait of %v", a.Decided.Delay())
-			}
-			continue
-		}
-		if leavesNothingToCount(a, truths[i], l.rules) {
-			if !stopped || errors.Is(why, policy.ErrExhausted) {
-				c.add("after attempt %d, which settles the matter: %v", a.Number, a.Decided)
-			}
-			return
-		}
-		_, poll, exhausted := l.count(a, truths[i])
-		if exhausted != errors.Is(why, policy.ErrExhausted) {
-			c.add("after attempt %d, the %dth fruitless one and the %dth such reconnection in a row: %v", a.Number, l.run, l.reconnections, a.Decided)
-		}
-		if stopped {
-			return
-		}
-		want, got := l.wait(truths[i], poll), float64(a.Decided.Delay())
-		if math.Abs(got-want) > want/1e6+10 {
-			c.add("after attempt %d, the %dth fruitless one in a row (a poll: %v), the wait is %v, not %v", a.Number, l.run, poll, a.Decided.Delay(), time.Duration(want))
-		}
-	}
-}
-
-// leavesNothingToCount reports whether an attempt leaves nothing to count.
-func leavesNothingToCount(a *scenario.Attempt, truth scenario.Truth, rules policy.Rules) bool {
-	permanent := (*backoff.PermanentError)(nil)
-	switch {
-	case a.Reported.Futile, errors.As(a.Reported.Err, &permanent), a.Reported.Kind == policy.TooLarge:
-		return true
-	case rules.EndIsDone && a.Reported.Kind == policy.Ended && truth.Messages > 0:
-		return true
-	case truth.Rejected && (rules.Temporary == nil || !rules.Temporary(a.Reported.Status)):
-		return true
-	}
-	return rules.NeedID && truth.LastEventID == ""
-}
-
 func TestG4NoFreeResets(t *testing.T) {
 	t.Parallel()
 	p := property{
 		profile: scenario.Profile{Rules: true, Count: true, Long: true},
-		check:   noFreeResets,
+		checks:  []scenario.Check{scenario.NoFreeResets},
 	}
 	steep := policyRules(policy.Rules{Delay: time.Second, Factor: 2, MaxFruitless: 4})
 	p.holdsIn(t, []scenarioCase{

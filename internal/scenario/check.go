@@ -2,7 +2,8 @@ package scenario
 
 import "fmt"
 
-// A Check complains of what it finds wrong in a record, whatever the scenario.
+// A Check complains of each way in which a record breaks a guarantee, whatever the
+// scenario was.
 type Check func(*Record, *Complaints)
 
 // Complaints are the ways in which something is broken.
@@ -11,7 +12,7 @@ type Complaints []string
 // Add adds a complaint.
 func (c *Complaints) Add(format string, args ...any) { *c = append(*c, fmt.Sprintf(format, args...)) }
 
-// Sound: the scenario has come to its end. Without that nothing else can be
+// Sound checks that the scenario has come to its end. If it has not, nothing else can be
 // checked.
 func Sound(r *Record, c *Complaints) {
 	switch {
@@ -20,7 +21,7 @@ func Sound(r *Record, c *Complaints) {
 	case r.Hung:
 		c.Add("the stream does not end")
 	case r.Runaway:
-		c.Add("there is no end of requests")
+		c.Add("the requests do not end")
 	case r.Panicked != nil && r.Panicked != any(ErrPanic):
 		c.Add("panic: %v", r.Panicked)
 	}

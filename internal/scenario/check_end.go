@@ -11,8 +11,8 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// cancelledAt returns when the stream's context was done, and the cause; there may
-// be two at the same time.
+// cancelledAt returns when the stream's context was done, and the cause. There may be
+// two causes at the same time.
 func cancelledAt(r *Record) (at time.Duration, causes []error) {
 	at, causes = Horizon, []error{ErrHorizon}
 	if d := r.Scenario.Caller.Deadline; d > 0 {
@@ -30,7 +30,7 @@ func cancelledAt(r *Record) (at time.Duration, causes []error) {
 	return at, causes
 }
 
-// OneEnd: a stream ends once, with nil or one error that says why.
+// OneEnd checks that a stream ends once, with nil or one error that says why.
 func OneEnd(r *Record, c *Complaints) {
 	switch {
 	case len(r.Done) != 1:
@@ -108,7 +108,7 @@ func checkStop(c *Complaints, r *Record, done error) {
 	}
 	var stop *eventsource.StopError
 	if !errors.As(done, &stop) {
-		c.Add("the stream ends with %v, which is no StopError", done)
+		c.Add("the stream ends with %v, which is not a StopError", done)
 		return
 	}
 	if err := last.Reported.Err; err != nil && !errors.Is(done, err) {
@@ -145,7 +145,7 @@ func repeatable(r *Record, last *Attempt) bool {
 	return !caller.Post || caller.Key && caller.Payload != Once
 }
 
-// NothingLeft: when a stream is over it holds nothing, and it is over soon.
+// NothingLeft checks that a stream that is over holds nothing, and that it is over soon.
 func NothingLeft(r *Record, c *Complaints) {
 	if r.Timers != 0 || r.Bodies != 0 || r.Payloads != 0 {
 		c.Add("at the end there are %d timers, %d bodies of responses and %d of requests left", r.Timers, r.Bodies, r.Payloads)
@@ -178,7 +178,7 @@ func NothingLeft(r *Record, c *Complaints) {
 	}
 }
 
-// OneAtATime: there are never two requests in flight.
+// OneAtATime checks that there are never two requests in flight.
 func OneAtATime(r *Record, c *Complaints) {
 	if r.InFlight > 1 {
 		c.Add("there are %d requests in flight", r.InFlight)

@@ -18,7 +18,7 @@ func saturatingSum(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// endOf returns when an attempt ended, or with it the stream.
+// endOf returns when an attempt ended, or the stream during it.
 func endOf(r *Record, a *Attempt) time.Duration {
 	if a.Reported != nil {
 		return a.Ended[0]
@@ -36,7 +36,8 @@ func firstMessage(a *Attempt) (at time.Duration, ok bool) {
 	return 0, false
 }
 
-// WithinLimits: an attempt with a limit brings a message in time, or is ended by it.
+// WithinLimits checks that an attempt with a limit brings a message in time or is ended
+// by the limit.
 func WithinLimits(r *Record, c *Complaints) {
 	for i, a := range r.Attempts[min(1, len(r.Attempts)):] {
 		limit, limited := r.Attempts[i].Decided.Limit()
@@ -71,7 +72,7 @@ func budgetOf(p Policy) time.Duration {
 	return 0
 }
 
-// WithinBudget: under a budget, and once the first attempt has ended, a message
+// WithinBudget checks that under a budget, once the first attempt has ended, a message
 // comes in time or the stream ends.
 func WithinBudget(r *Record, c *Complaints) {
 	budget := budgetOf(r.Scenario.Policy)
@@ -110,7 +111,8 @@ func WithinBudget(r *Record, c *Complaints) {
 	}
 }
 
-// A fruitlessLedger counts as the text about Rules has it, by what the server did.
+// A fruitlessLedger counts as the documentation of policy.Rules says, by what the server
+// did.
 type fruitlessLedger struct {
 	rules              policy.Rules
 	random             float64
@@ -158,8 +160,8 @@ func (l *fruitlessLedger) wait(truth Truth, poll bool) (wait float64) {
 	return min(wait, math.MaxInt64)
 }
 
-// NoFreeResets: the run of fruitless attempts is what the server has made of it,
-// and the waits are those of the run.
+// NoFreeResets checks that the run of fruitless attempts follows from what the server
+// did, and the waits from the run.
 func NoFreeResets(r *Record, c *Complaints) {
 	if r.Scenario.Policy.Preset != "Rules" {
 		return

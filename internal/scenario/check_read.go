@@ -11,7 +11,7 @@ import (
 // readAhead is the constant of G10: what a stream may read beyond what it needs.
 const readAhead = 64 << 10
 
-// BoundedMemory: whatever the server sends, a stream reads no more than its limit
+// BoundedMemory checks that whatever the server sends, a stream reads no more than its limit
 // and a constant before it refuses, and never asks for more at once.
 func BoundedMemory(r *Record, c *Complaints) {
 	for i, truth := range r.Truths() {

@@ -7,8 +7,8 @@ import (
 	"github.com/reprise-sse/reprise/internal/reference"
 )
 
-// NothingForgotten: every request asks to go on from where the finished blocks of
-// all before it have led, and no event is lost on the way to the loop.
+// NothingForgotten checks that every request asks to go on from where the finished blocks
+// of all earlier responses have led, and that no event is lost on the way to the loop.
 func NothingForgotten(r *Record, c *Complaints) {
 	truths := r.Truths()
 	id := r.Scenario.Caller.LastEventID

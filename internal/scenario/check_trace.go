@@ -15,8 +15,8 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// EverythingVisible: the trace sees every attempt once, in order, with how it
-// ended, why, and the wait that follows; and no text shows a secret.
+// EverythingVisible checks that the trace sees every attempt once, in order, with how it
+// ended, why, and the wait that follows, and that no text shows a secret.
 func EverythingVisible(r *Record, c *Complaints) {
 	truths := r.Truths()
 	for i, a := range r.Attempts {
@@ -88,8 +88,8 @@ func checkFacts(c *Complaints, r *Record, a *Attempt, truth Truth) {
 	}
 }
 
-// checkCause checks that the kind of an end is one that can be, and the error the
-// one of that kind.
+// checkCause checks that the kind of an end is possible and that the error is one of that
+// kind.
 func checkCause(c *Complaints, r *Record, i int, truth Truth) {
 	a := r.Attempts[i]
 	err, lasted := a.Reported.Err, a.Ended[0]-a.Began
@@ -184,7 +184,7 @@ func checkOrder(c *Complaints, r *Record) {
 		place = p
 	}
 	if place < len(order)-1 {
-		c.Add("the last that the trace is told is not that the stream is over")
+		c.Add("the end of the stream is not the last thing that the trace is told")
 	}
 }
 
@@ -198,7 +198,7 @@ func checkSecrets(c *Complaints, r *Record) {
 	}
 	for _, text := range texts {
 		if strings.Contains(text, Secret) {
-			c.Add("the secret is out: %s", text)
+			c.Add("a text shows the secret: %s", text)
 		}
 	}
 }

@@ -17,9 +17,9 @@ type restarts struct {
 	all   []time.Duration
 	after []time.Duration // those that came for certain when the attempt was over
 
-	// stray are those that were noted with an attempt before, in the instant in
-	// which this one ended, and may have come then: another goroutine notes its
-	// call first and makes it later.
+	// stray are the calls that were recorded with an earlier attempt, at the time when
+	// this one ended, and may have come then: another goroutine records its call
+	// before it makes it.
 	stray []time.Duration
 }
 
@@ -42,8 +42,8 @@ func restartsOf(r *Record, number int) (rs restarts) {
 	return rs
 }
 
-// NeverEarly: no attempt starts sooner after the end of the one before than the
-// server asked.
+// NeverEarly checks that no attempt starts sooner after the end of the one before than
+// the server asked.
 func NeverEarly(r *Record, c *Complaints) {
 	truths := r.Truths()
 	for i, a := range r.Attempts {
@@ -66,8 +66,8 @@ func NeverEarly(r *Record, c *Complaints) {
 	}
 }
 
-// Exactly: a wait is waited to the tick, or the stream ends at once. Only the
-// caller can cut one.
+// Exactly checks that each wait lasts exactly as long as decided, or that the stream
+// ends instead of beginning it. Only the caller can cut a wait short.
 func Exactly(r *Record, c *Complaints) {
 	truths := r.Truths()
 	deadline, hasDeadline := r.Scenario.Caller.Deadline, r.Scenario.Caller.Deadline > 0
