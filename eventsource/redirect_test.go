@@ -181,11 +181,11 @@ func TestBodyFollowsWithItsType(t *testing.T) {
 
 // A redirect that follows an informational response is not one of net/http's resends.
 func TestRedirectAfterEarlyHints(t *testing.T) {
-	srv, arrivals := startRefusingServer(t, func(_ *h2test.Conn, s *h2test.Stream) {
+	srv := startRefusingServer(t, func(_ *h2test.Conn, s *h2test.Stream) {
 		s.Respond(http.StatusEarlyHints, earlyHints, false)
 		s.Respond(http.StatusFound, http.Header{"Location": {"/there"}}, true)
 	}, nil)
-	history, _ := attemptsOf(t, srv.Client(), resendable(t, "GET", srv.URL+"/feed"), func() int { return len(arrivals()) })
+	history, _ := attemptsOf(t, srv.Client(), resendable(t, "GET", srv.URL+"/feed"), &srv.arrivals)
 	if diff := cmp.Diff([]perAttempt{{policy.Ended, 2}}, history); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
