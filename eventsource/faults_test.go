@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -214,83 +213,53 @@ func TestFaultAtEveryByte(t *testing.T) {
 func TestFaultCutWithoutLength(t *testing.T) {
 	const head = "HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 	const text = "id: 1\ndata: a\n\nid: 2\ndata: b\n\n"
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var serving sync.WaitGroup
-	defer serving.Wait()
-	defer listener.Close()
-	serving.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() {
-				defer conn.Close()
-				buf := make([]byte, 4<<10)
-				if _, err := conn.Read(buf); err != nil {
-					return
-				}
-				io.WriteString(conn, head+text)
-				conn.Read(buf) // until the client leaves
-			})
-		}
-	})
+	server := rawServer(t, head+text)
 	for n := range len(text) {
-		proxy := faultproxy.Start(listener.Addr().String(), firstOnly(faultproxy.Cut(len(head)+n)))
-		transport := &http.Transport{}
-		client := eventsource.Client{HTTPClient: &http.Client{Transport: transport}, Policy: policy.Never}
+		proxy := faultproxy.Start(server, firstOnly(faultproxy.Cut(len(head)+n)))
+		client := eventsource.Client{HTTPClient: &http.Client{Transport: &http.Transport{}}, Policy: policy.Never}
 		data, err := collect(client.Stream(request(t.Context(), t, "http://"+proxy.Addr())))
-		wantEvents, inEvent := 0, false
-		for block := range strings.SplitAfterSeq(text[:n], "\n\n") {
-			if strings.HasSuffix(block, "\n\n") {
-				wantEvents++
-			}
-			inEvent = strings.Contains(block, "\ndata") && !strings.HasSuffix(block, "\n\n")
-		}
-		if len(data) != wantEvents || inEvent != errors.Is(err, eventsource.ErrTruncated) || !inEvent && err != nil {
+		whole := strings.LastIndex(text[:n], "\n\n") + 1 // where the last event that is whole ends
+		inEvent := strings.Contains(text[whole:n], "\ndata")
+		if len(data) != strings.Count(text[:n], "\n\n") || inEvent != errors.Is(err, eventsource.ErrTruncated) || !inEvent && err != nil {
 			t.Errorf("after %q: %d events and %v", text[:n], len(data), err)
 		}
 		proxy.Close()
 	}
 }
 
-// TestFaultHalfOpen has the server vanish without a word, as after a power cut, or
-// behind a NAT that has forgotten the connection. Only the idle timeout can tell.
-func TestFaultHalfOpen(t *testing.T) {
-	p := newFaultyPath(t, nil, []Step{numbered(1), Stall}, []Step{numbered(2), Stall})
-	p.client.IdleTimeout = 45 * time.Second
-	p.run(t)
-	first := <-p.events
-	p.proxy.Inject(faultproxy.HalfOpen(0))
-	p.pass(t, 1, 45*time.Second)
-	if second := <-p.events; first != "1" || second != "2" {
-		t.Errorf("events %q, %q", first, second)
-	}
-	p.leave()
-	p.rest()
-	if a := p.ends[0]; a.Kind != policy.Idle || a.End.Sub(a.Open) != 45*time.Second {
-		t.Errorf("the first attempt ended %v after %v", a.Kind, a.End.Sub(a.Open))
-	}
-	if diff := cmp.Diff([]string{"none", "1"}, sentIDs(p.Server)); diff != "" {
-		t.Errorf("Last-Event-ID of the requests (-want +got):\n%s", diff)
-	}
-}
-
-// TestFaultBlackHole has the connection accepted and nothing more: the request is
-// never answered.
-func TestFaultBlackHole(t *testing.T) {
-	p := newFaultyPath(t, firstOnly(faultproxy.BlackHole()), []Step{numbered(1), End})
-	p.run(t)
-	<-p.sent
-	p.pass(t, 1, 30*time.Second)
-	if diff := cmp.Diff([]string{"1"}, p.rest()); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
-	if a := p.ends[0]; a.Kind != policy.Failed || a.End.Sub(a.Start) != 30*time.Second || !isTimeout(a.Err) {
-		t.Errorf("the first attempt ended %v after %v with %v", a.Kind, a.End.Sub(a.Start), a.Err)
+// A connection is accepted and nothing more, so that the request is never answered; or
+// the header of the response drips. Neither escapes the limit on connecting.
+func TestFaultBeforeTheHeader(t *testing.T) {
+	fake := clock.NewFake(time.Time{})
+	for name, c := range map[string]struct {
+		fault          faultproxy.Fault
+		timeout, limit time.Duration
+		pending        int // timers, while the header is waited for
+		steps          time.Duration
+	}{
+		"black hole":   {faultproxy.BlackHole(), 0, 30 * time.Second, 1, 30 * time.Second},
+		"byte by byte": {faultproxy.Throttle(1, time.Second, fake), 10 * time.Second, 10 * time.Second, 2, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newFaultyPath(t, firstOnly(c.fault), []Step{Open, Stall}, []Step{numbered(1), End})
+			if name == "black hole" { // which no request gets through
+				p.Script = p.Script[1:]
+			}
+			p.clock, p.client.Clock = fake, fake
+			p.client.Trace = p.advancing(fake)
+			p.client.ConnectTimeout = c.timeout
+			p.run(t)
+			<-p.sent
+			for passed := time.Duration(0); passed < c.limit; passed += c.steps {
+				p.pass(t, c.pending, c.steps)
+			}
+			if diff := cmp.Diff([]string{"1"}, p.rest()); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			if a := p.ends[0]; a.Kind != policy.Failed || a.End.Sub(a.Start) != c.limit || !isTimeout(a.Err) {
+				t.Errorf("the first attempt ended %v after %v with %v", a.Kind, a.End.Sub(a.Start), a.Err)
+			}
+		})
 	}
 }
 
@@ -323,36 +292,18 @@ func TestFaultOneByteAtATime(t *testing.T) {
 	}
 }
 
-// TestFaultHeaderByteByByte: a header that drips does not escape the limit on
-// connecting.
-func TestFaultHeaderByteByByte(t *testing.T) {
-	fake := clock.NewFake(time.Time{})
-	p := newFaultyPath(t, firstOnly(faultproxy.Throttle(1, time.Second, fake)), []Step{Open, Stall}, []Step{numbered(1), End})
-	p.clock, p.client.Clock = fake, fake
-	p.client.Trace = p.advancing(fake)
-	p.client.ConnectTimeout = 10 * time.Second
-	p.run(t)
-	for range 10 {
-		p.pass(t, 2, time.Second)
-	}
-	if diff := cmp.Diff([]string{"1"}, p.rest()); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
-	if a := p.ends[0]; a.Kind != policy.Failed || a.End.Sub(a.Start) != 10*time.Second || !isTimeout(a.Err) {
-		t.Errorf("the first attempt ended %v after %v with %v", a.Kind, a.End.Sub(a.Start), a.Err)
-	}
-}
-
-// TestFaultStall holds the stream up for 10 s, within the idle timeout and beyond
-// one: it goes on, or is resumed.
-func TestFaultStall(t *testing.T) {
-	const stall = 10 * time.Second
+// The server vanishes without a word, as after a power cut or behind a NAT that has
+// forgotten the connection, or the path stalls. Only the idle timeout can tell, and
+// what goes on within it is not disturbed.
+func TestFaultSilence(t *testing.T) {
+	const silence = 10 * time.Second
 	for name, c := range map[string]struct {
-		idle time.Duration
-		ends int
+		fault faultproxy.Fault
+		idle  time.Duration
 	}{
-		"within the timeout": {idle: 15 * time.Second},
-		"beyond it":          {idle: 5 * time.Second, ends: 1},
+		"half open":                  {faultproxy.HalfOpen(0), 5 * time.Second},
+		"stalled beyond the timeout": {faultproxy.Stall(0), 5 * time.Second},
+		"stalled within it":          {faultproxy.Stall(0), 15 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gate := make(chan struct{})
@@ -367,22 +318,28 @@ func TestFaultStall(t *testing.T) {
 			)
 			p.client.IdleTimeout = c.idle
 			p.run(t)
-			if data := <-p.events; data != "1" {
-				t.Errorf("event %q", data)
-			}
-			p.proxy.Inject(faultproxy.Stall(0))
+			first := <-p.events
+			p.proxy.Inject(c.fault)
 			close(gate)
-			p.pass(t, 1, min(stall, c.idle)) // once the read blocks
-			if c.ends == 0 {
+			p.pass(t, 1, min(silence, c.idle)) // once the read blocks
+			want := []string{"none"}
+			if c.idle > silence {
 				p.proxy.Inject(faultproxy.Fault{})
+			} else {
+				want = append(want, "1")
 			}
-			if data := <-p.events; data != "2" {
-				t.Errorf("event %q", data)
+			if second := <-p.events; first != "1" || second != "2" {
+				t.Errorf("events %q, %q", first, second)
 			}
 			p.leave()
 			p.rest()
-			if len(p.ends) != c.ends {
-				t.Errorf("%d attempts have ended, want %d", len(p.ends), c.ends)
+			if diff := cmp.Diff(want, sentIDs(p.Server)); diff != "" {
+				t.Errorf("Last-Event-ID of the requests (-want +got):\n%s", diff)
+			}
+			for _, a := range p.ends {
+				if a.Kind != policy.Idle || a.End.Sub(a.Open) != c.idle {
+					t.Errorf("attempt %d ended %v after %v", a.Number, a.Kind, a.End.Sub(a.Open))
+				}
 			}
 		})
 	}
