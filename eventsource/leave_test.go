@@ -371,3 +371,57 @@ func TestLeavingABodyThatDrains(t *testing.T) {
 		}
 	})
 }
+
+// HTML §9.2.2, close(): nothing happens after it, wherever in the stream it is called.
+func TestCloseIsFinal(t *testing.T) {
+	for _, when := range []string{"connect", "open", "comment", "retry", "event", "wait"} {
+		left := errors.New("left " + when)
+		server := newWireServer(t, func(int, wireRequest) wireAnswer {
+			return eventStream(":\nretry: 1\nid: 1\ndata: x\n\ndata: y\n\n")
+		})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		leave := func(at string) {
+			if at == when {
+				cancel(left)
+			}
+		}
+		client := eventsource.Client{
+			HTTPClient: &http.Client{Transport: server}, Clock: server.clock,
+			Trace: &eventsource.Trace{
+				Connect: func(eventsource.ConnectInfo) { leave("connect") },
+				Open:    func(eventsource.OpenInfo) { leave("open") },
+				Comment: func(string) { leave("comment") },
+				Retry:   func(time.Duration) { leave("retry") },
+				Wait: func(w eventsource.WaitInfo) {
+					leave("wait")
+					server.clock.Advance(w.Waited)
+				},
+			},
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, origin1+"/stream", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := 0
+		var end error
+		stream := client.Stream(req)
+		for _, err := range stream.Events() {
+			if err != nil {
+				end = err
+				break
+			}
+			events++
+			leave("event")
+		}
+		server.close()
+		want := map[string]int{"event": 1, "wait": 2}[when]
+		// Who resumes must be sent what was not delivered.
+		if id := stream.LastEventID(); (id != "") != (want > 0) {
+			t.Errorf("%s: the last event ID is %q after %d events", when, id, events)
+		}
+		if end != left || events != want || len(server.log()) > 1 {
+			t.Errorf("%s: %d events, %d requests, %v; want %d events, and at most one request", when, events, len(server.log()), end, want)
+		}
+		cancel(nil)
+	}
+}
