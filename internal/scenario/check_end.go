@@ -45,7 +45,7 @@ func OneEnd(r *Record, c *Complaints) {
 
 	interrupted := r.Left || r.Exited || r.Panicked != nil
 	if interrupted && didAtDone(r) {
-		return // by the hook that was told of the end, whatever it was
+		return // the hook that was told of the end left, whatever the end was
 	}
 	if interrupted {
 		if done != nil || len(r.Errors) > 0 {

@@ -9,10 +9,10 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// A Profile says what scenarios are to be like.
+// A Profile says what kind of scenarios to make.
 type Profile struct {
-	// Steady makes scenarios whose outcome is determined: nothing in them races,
-	// and how bodies are cut does not matter.
+	// Steady makes scenarios with only one possible outcome: they have no races, and it
+	// does not matter how bodies are cut.
 	Steady bool
 
 	// Rules makes all policies Rules; Budget gives them a Budget, and Count a
@@ -64,8 +64,8 @@ func (g *generator) often(n int) bool { return g.IntN(100) < n }
 // pick returns one of the choices.
 func pick[T any](g *generator, choices ...T) T { return choices[g.IntN(len(choices))] }
 
-// odd makes a time one that no other can coincide with, if scenarios are to be
-// steady. Otherwise it is as round as the others, so that coincidences are common.
+// odd returns a time that coincides with no other if scenarios are to be steady.
+// Otherwise it stays as round as the others, so that coincidences are common.
 func (g *generator) odd(d time.Duration) time.Duration {
 	if g.Steady && d > 0 && d < forever/2 {
 		d += time.Duration(1 + g.IntN(999_999))
@@ -73,7 +73,7 @@ func (g *generator) odd(d time.Duration) time.Duration {
 	return d
 }
 
-// moment returns a time at which a scenario of many waits may well be going on.
+// moment returns a time at which a scenario with many waits is probably still going on.
 func (g *generator) moment() time.Duration {
 	return g.odd(pick(g,
 		time.Millisecond, 100*time.Millisecond, 500*time.Millisecond, time.Second, 1500*time.Millisecond,
@@ -110,10 +110,10 @@ func (g *generator) answer() Answer {
 		}
 		a.Body = []Piece{{Text: "no: " + Secret}}
 		if g.often(20) {
-			a.Body[0].Times = 4 << 10 // more than is read of it
+			a.Body[0].Times = 4 << 10 // more than the stream reads of it
 		}
 		if g.often(10) {
-			a.Body[0].Wait = pick(g, 500*time.Millisecond, time.Minute) // more than is waited for it
+			a.Body[0].Wait = pick(g, 500*time.Millisecond, time.Minute) // more than the stream waits for it
 		}
 	default:
 		a.Type = pick(g, "", "", "", "text/event-stream; charset=utf-8")
@@ -239,7 +239,7 @@ func (g *generator) flood() []Piece {
 		return []Piece{{Text: "id: "}, {Text: "x", Times: times}, {Text: "\n\n"}}
 	case 5:
 		return []Piece{{Text: ": "}, {Text: "x", Times: times}, {Text: "\n\n"}}
-	case 6: // many small things, each of them welcome
+	case 6: // many small things, each of which is allowed
 		return []Piece{{Text: ": still here\n", Times: times / 8}, {Text: "id: 1\nevent: x\nwhat: y\n", Times: times / 16}, {Text: "\n\n"}}
 	default:
 		return []Piece{{Text: "x", Times: times}, {Text: "\n\n"}}

@@ -27,10 +27,10 @@ var (
 type Record struct {
 	Scenario Scenario
 	Attempts []*Attempt
-	Log      []Entry // all there was, in order
+	Log      []Entry // everything that happened, in order
 
-	// Errors are the errors that the loop was given, and Surplus counts what it
-	// was given after the first of them.
+	// Errors are the errors that the loop was given, and Surplus counts everything that
+	// it was given after the first of them.
 	Errors  []error
 	Surplus int
 
@@ -38,8 +38,8 @@ type Record struct {
 	Done   []error
 	DoneAt time.Duration
 
-	// Left, Panicked and Exited tell how the loop ended other than by itself, and
-	// Returned when it was over; Hung that it was not over a day after Horizon.
+	// Left, Panicked and Exited tell how the loop ended if not by itself. Returned is
+	// when it was over. Hung tells that it was not over a day after Horizon.
 	Left     bool
 	Panicked any
 	Exited   bool
@@ -56,7 +56,7 @@ type Record struct {
 	// InFlight is the largest number of requests at a time.
 	InFlight int
 
-	// Runaway tells that MaxRequests was exceeded.
+	// Runaway is set if MaxRequests was exceeded.
 	Runaway bool
 
 	// Resumed is Stream.LastEventID after the end.
@@ -84,14 +84,14 @@ type Attempt struct {
 	Header http.Header // that it came with
 	Body   string      // that it came with
 
-	// Answered is when the header of the response was there, if HasAnswer.
-	// RetryAfter is what its header of that name means.
+	// Answered is when the header of the response came, if HasAnswer. RetryAfter is the
+	// wait that its Retry-After header asks for.
 	HasAnswer  bool
 	Answered   time.Duration
 	RetryAfter time.Duration
 
-	// Reads are the reads of the body that brought something, and Delivered is
-	// all of it. LargestRead is the largest read that was tried.
+	// Reads are the reads of the body that brought something, and Delivered is all that
+	// they brought. LargestRead is the size of the largest read, successful or not.
 	Reads       []Read
 	Delivered   []byte
 	LargestRead int
@@ -109,16 +109,16 @@ type Attempt struct {
 	Retries                  []time.Duration
 	Events                   []Delivery
 
-	// Reported are the facts that Trace.End was given, Asked those that the
-	// policy was, and Decided its decision. Waited are the calls of Trace.Wait.
+	// Reported are the facts that Trace.End was given, Asked the facts that the policy
+	// was given, and Decided its decision. Waited are the calls of Trace.Wait.
 	Reported *policy.Attempt
 	Asked    *policy.Attempt
 	Decided  policy.Decision
 	Waited   []eventsource.WaitInfo
 }
 
-// A Read is a read of a body: when it returned, and how many bytes the client had
-// then in all.
+// A Read is a read of a body: when it returned, and how many bytes the client had by
+// then in total.
 type Read struct {
 	At    time.Duration
 	Total int

@@ -19,17 +19,17 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// Run runs scenarios, at the same time, and returns what happened in each. The
-// streams share a transport, and those of equal policies the constructor. Run is to
-// be called in a bubble, and takes up to LongestRun of its time.
+// Run runs scenarios at the same time and returns what happened in each. The streams
+// share a transport, and streams with equal policies share the constructor. Run must be
+// called in a bubble, and takes up to LongestRun of its time.
 func Run(scenarios ...Scenario) []*Record {
 	records := make([]*Record, len(scenarios))
 	play(scenarios, records)
 	return records
 }
 
-// play is Run, with the records where the caller can look at them if it does not
-// return.
+// play is Run, but puts the records where the caller can look at them even if play does
+// not return.
 func play(scenarios []Scenario, records []*Record) {
 	transport := make(transport)
 	runs := make([]*run, len(scenarios))
@@ -84,7 +84,7 @@ type run struct {
 	cancel    context.CancelCauseFunc
 	clock     ledger
 	returned  chan struct{} // closed when the loop is over
-	leave     bool          // the body of the loop shall break
+	leave     bool          // the body of the loop must break
 
 	mu       sync.Mutex
 	record   Record
@@ -290,7 +290,7 @@ func (r *run) consume() {
 	}
 }
 
-// pass passes a point: the actions on it are done or set going.
+// pass passes a point: it does the actions on it, or starts them.
 func (r *run) pass(p Point) {
 	r.mu.Lock()
 	r.passed[p]++
@@ -374,7 +374,7 @@ func (r *run) prepare(req *http.Request) error {
 	return nil
 }
 
-// over notes that the client can know that an attempt is over.
+// over records that the client can know that an attempt is over.
 func (r *run) over(a *Attempt, outcome error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -390,8 +390,8 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t[req.URL.Host].roundTrip(req)
 }
 
-// roundTrip answers a request. Like net/http's Transport it sends none whose
-// context is done, and like HTTP/2's it tells of a cancellation but not the cause.
+// roundTrip answers a request. Like net/http's Transport it does not send a request whose
+// context is done, and like HTTP/2's it reports a cancellation but not the cause.
 func (r *run) roundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	var body []byte
@@ -526,7 +526,7 @@ func (r *run) trace() *eventsource.Trace {
 	}
 }
 
-// observed is the run's policy, which notes what is asked of it.
+// observed is the run's policy, which records what it is asked.
 type observed run
 
 func (o *observed) Next(facts policy.Attempt) policy.Decision {
