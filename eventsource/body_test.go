@@ -78,6 +78,9 @@ func TestBodyThatCannotBeRepeated(t *testing.T) {
 				if n := len(srv.Requests()); n != c.requests || len(s.events) != 0 {
 					t.Errorf("%d requests, %d events", n, len(s.events))
 				}
+				if c.requests == 1 && s.took != 0 { // there is nothing to wait for
+					t.Errorf("it took %v", s.took)
+				}
 			})
 		})
 	}
