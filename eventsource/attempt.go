@@ -260,9 +260,9 @@ func (a *attempt) setRetry(d time.Duration) {
 // loop is left.
 func (a *attempt) read(ctx context.Context, source io.Reader, yield func(Event, error) bool) (left bool) {
 	a.decode(source)
+	s := a.stream
 	for ctx.Err() == nil {
-		resume := a.stream.decoder.LastEventID()
-		event, err := a.stream.decoder.Next()
+		event, err := s.decoder.Next()
 		if err != nil {
 			a.kind, a.err = endOfRead(err)
 			return false
@@ -275,10 +275,12 @@ func (a *attempt) read(ctx context.Context, source io.Reader, yield func(Event, 
 			a.messages++
 		}
 		if ctx.Err() != nil {
-			// The loop is not given this event, so a later stream that resumes from
-			// the last event ID must be sent it.
-			a.stream.setLastEventID(resume)
+			// The loop is not given this event, and a later stream that resumes must
+			// be sent it: its ID does not take effect.
 			return false
+		}
+		if event.LastEventID != s.lastEventID { // only this goroutine writes it
+			s.setLastEventID(event.LastEventID)
 		}
 		if !yield(event, nil) {
 			return true

@@ -56,10 +56,12 @@ type Client struct {
 	// TCP's keep-alive fails, and behind a proxy perhaps never.
 	IdleTimeout time.Duration
 
-	// MaxEventSize is the largest event accepted, in bytes as sent: the line
-	// being read plus the data collected before it. A larger one ends the
-	// attempt with Kind policy.TooLarge and [ErrEventTooLarge]. Zero means 64
-	// MiB; a negative value means no limit.
+	// MaxEventSize is the largest event accepted, in bytes: the line being read
+	// plus the data collected before it, plus what the event's type and ID have
+	// beyond 4 KiB; [Decoder.SetMaxEventSize] has the details. A larger one ends
+	// the attempt with Kind policy.TooLarge and [ErrEventTooLarge]. Comments and
+	// unknown fields may be of any length. Zero means 64 MiB; a negative value
+	// means no limit.
 	MaxEventSize int
 
 	// Trace, if not nil, is told what the stream is doing.

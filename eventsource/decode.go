@@ -2,35 +2,20 @@ package eventsource
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"iter"
-	"math"
+	"slices"
 	"time"
 	"unicode/utf8"
 )
 
 // This file turns lines into events: what each field does, and what a blank line
 // does (HTML §9.2.6). lines.go finds the lines in the input and holds the memory;
-// utf8.go replaces what is not UTF-8.
+// limit.go says what is too large; utf8.go replaces what is not UTF-8.
 
-const (
-	// defaultMaxEventSize is the limit of a decoder that was given none.
-	defaultMaxEventSize = 64 << 20
-
-	// freeNames is how many bytes the type and the IDs may have without counting
-	// toward the limit on an event. Bytes beyond that count, so that a server cannot
-	// exceed the limit with long types and IDs.
-	freeNames = 4 << 10
-
-	// bigName is the size up to which a type or an ID need not be counted: a type and
-	// all IDs of that size together stay within freeNames.
-	bigName = 512
-
-	// maxShared is the size of the largest block of memory that an ID or a type may
-	// share with the data of an event. Whoever keeps one of them keeps them all.
-	maxShared = 256
-)
+// maxShared is the size of the largest block of memory that an ID or a type may
+// share with the data of an event. Whoever keeps one of them keeps them all.
+const maxShared = 256
 
 // A Decoder reads the events of one event stream by the rules of HTML §9.2.5 and
 // §9.2.6. It neither connects nor reconnects. Use a [Client] for a stream that should
@@ -54,7 +39,7 @@ type Decoder struct {
 	// lines.most is what a big type and big IDs leave of it for the data.
 	limit    int
 	started  bool // the first read has been tried
-	bigNames bool // the type or an ID counts toward the limit
+	bigNames bool // the type or an ID counts toward the limit, or may soon
 
 	// The block: the lines since the last blank one. Its data is what lines keeps.
 	hasData  bool  // there was a data line, perhaps an empty one
@@ -88,9 +73,8 @@ type hooks struct {
 	// retry is called with the new reconnection time at each valid retry line.
 	retry func(time.Duration)
 
-	// commit is called at a blank line that has changed the last event ID, before
-	// the event is returned; a block without data commits its ID too. The event has
-	// the same string.
+	// commit is called at a blank line that ends a block without data and has
+	// changed the last event ID. The ID of an event is in the event.
 	commit func(id string)
 }
 
@@ -106,15 +90,15 @@ func NewDecoder(r io.Reader) *Decoder {
 // stream is empty, but in every browser it starts with the ID in force.
 func (d *Decoder) reset(r io.Reader, lastEventID string, h *hooks) {
 	*d = Decoder{
-		lines:      d.lines,
-		limit:      d.limit,
-		typ:        value{own: d.typ.own},
-		id:         value{own: d.id.own},
-		lastID:     value{own: append(d.lastID.own[:0], lastEventID...), isOwn: true},
-		lastIDText: lastEventID,
-		typeText:   d.typeText,
-		decoded:    d.decoded,
+		lines:    d.lines,
+		limit:    d.limit,
+		typ:      value{own: d.typ.own},
+		id:       value{own: d.id.own},
+		lastID:   value{own: d.lastID.own},
+		typeText: d.typeText,
+		decoded:  d.decoded,
 	}
+	d.startFrom(lastEventID)
 	if h != nil {
 		d.hooks = *h
 	}
@@ -122,23 +106,17 @@ func (d *Decoder) reset(r io.Reader, lastEventID string, h *hooks) {
 	d.account()
 }
 
-// SetMaxEventSize sets the limit on the size of an event to n bytes; 0 means 64 MiB,
-// a negative n means no limit. The limit applies to the line being read together with
-// the data that its block has so far, and to the data with U+FFFD in place of what is
-// not UTF-8. What the type and the IDs have beyond 4 KiB counts too. Comments and
-// unknown fields are lines like any other.
-//
-// An event beyond the limit is an [ErrEventTooLarge]. The decoder holds no more than
-// the limit and a constant, except for one copy of data that is ill-formed, or of a
-// type or an ID that is about as large as the limit.
-//
-// SetMaxEventSize panics if reading has begun.
-func (d *Decoder) SetMaxEventSize(n int) {
+// mustNotHaveBegun panics if reading has begun. It is for the given method.
+func (d *Decoder) mustNotHaveBegun(method string) {
 	if d.started {
-		panic(errorPrefix + "SetMaxEventSize called after the first read")
+		panic(errorPrefix + method + " called after the first read")
 	}
-	d.limit = n
-	d.account()
+}
+
+// startFrom makes id the last event ID.
+func (d *Decoder) startFrom(id string) {
+	d.lastID = value{own: append(d.lastID.own[:0], id...), isOwn: true}
+	d.lastIDText = id
 }
 
 // LastEventID returns the last event ID in force: that of the last complete block
@@ -198,9 +176,6 @@ func (d *Decoder) NextRaw() (RawEvent, error) {
 	if err != nil {
 		return RawEvent{}, err
 	}
-	if d.hooks.commit != nil {
-		d.reportID()
-	}
 	if len(typ) == 0 {
 		copy(d.message[:], defaultType)
 		typ = d.message[:]
@@ -234,15 +209,15 @@ func (d *Decoder) dispatch() (data, typ []byte, err error) {
 		}
 		switch {
 		case start == end:
-			// HTML §9.2.6, dispatch, step 1.
-			if d.hasID {
-				d.commit()
-			}
 			if d.hasData {
 				return d.take()
 			}
 			d.discard()
-		case end-start > d.left(), !d.field(start, end):
+		case end-start > d.left():
+			if !d.longLine(l.buf[start:end]) {
+				return nil, nil, d.fail(d.tooLarge())
+			}
+		case !d.field(start, end):
 			return nil, nil, d.fail(d.tooLarge())
 		}
 		start, from = next, next
@@ -261,13 +236,16 @@ func (d *Decoder) fail(err error) error {
 	return err
 }
 
-// discard ends a block without data (HTML §9.2.6, dispatch, step 2). The block's ID
-// has taken effect already.
+// discard ends a block without data: HTML §9.2.6, dispatch, steps 1 and 2.
 func (d *Decoder) discard() {
-	d.typ.clear()
-	if d.hooks.commit != nil {
-		d.reportID()
+	if d.hasID {
+		changed := !bytes.Equal(d.id.bytes(&d.lines), d.lastID.bytes(&d.lines))
+		d.commit()
+		if changed && d.hooks.commit != nil {
+			d.hooks.commit(d.LastEventID())
+		}
 	}
+	d.typ.clear()
 	if d.bigNames {
 		d.account()
 	}
@@ -279,14 +257,18 @@ func (d *Decoder) take() (data, typ []byte, err error) {
 	data = l.kept()
 	if d.nonASCII && !utf8.Valid(data) {
 		// An LF ends any ill-formed sequence, so the lines can be decoded together.
-		if decodedLen(data) > l.most {
-			return nil, nil, d.fail(d.tooLarge())
+		n := decodedLen(data)
+		if n > l.most {
+			return nil, nil, d.fail(d.tooLarge()) // before its ID has taken effect
 		}
-		d.decoded = appendDecoded(d.decoded[:0], data)
+		d.decoded = appendDecoded(slices.Grow(d.decoded[:0], n), data)
 		data = d.decoded[:len(d.decoded):len(d.decoded)]
 	}
+	// HTML §9.2.6, dispatch, steps 1, 3 and 7.
+	if d.hasID {
+		d.commit()
+	}
 	typ = d.typ.bytes(l)
-	// Steps 3 and 7.
 	d.hasData, d.nonASCII = false, false
 	l.forget()
 	d.typ.clear()
@@ -336,16 +318,20 @@ func (d *Decoder) field(start, end int) bool {
 		}
 	case ':':
 		if d.hooks.comment != nil {
-			d.hooks.comment(string(appendDecoded(nil, line[valueIndex(line, ""):])))
+			d.comment(line)
 		}
 	}
 	return true
 }
 
-// view makes buf[start:end] the type or the ID of the block, if it is known to be
-// ASCII and is not big. It reports whether it has done so.
+// comment tells the hook, which must not be nil, of a comment line.
+func (d *Decoder) comment(line []byte) {
+	d.hooks.comment(string(appendDecoded(nil, line[valueIndex(line, ""):])))
+}
+
+// view makes buf[start:end] the type or the ID of the block, if that is simple.
 func (d *Decoder) view(v *value, start, end int) bool {
-	if end > d.lines.nonASCII || end-start > bigName {
+	if end > d.lines.nonASCII || end-start > bigName || d.bigNames {
 		return false
 	}
 	v.view(start, end)
@@ -353,8 +339,8 @@ func (d *Decoder) view(v *value, start, end int) bool {
 	return true
 }
 
-// set makes buf[start:end] the type or the ID of the block, whatever it holds. It
-// reports whether that is within the limit.
+// set makes buf[start:end] the type or the ID of the block. It reports whether that is
+// within the limit, which it is unless the value grows when it is decoded.
 func (d *Decoder) set(v *value, start, end int) bool {
 	l := &d.lines
 	if l.isASCII(start, end) {
@@ -362,13 +348,14 @@ func (d *Decoder) set(v *value, start, end int) bool {
 		d.views = true
 	} else {
 		text := l.buf[start:end]
-		if decodedLen(text) > d.left() {
+		n := decodedLen(text)
+		if d.most(d.typ.len()+d.id.len()-v.len()+n) < len(l.kept()) {
 			return false
 		}
-		v.own = appendDecoded(v.own[:0], text)
+		v.own = appendDecoded(slices.Grow(v.own[:0], n), text)
 		v.isOwn = true
 	}
-	if v.len() > bigName {
+	if v.len() > bigName || d.bigNames {
 		d.account()
 	}
 	return true
@@ -384,15 +371,6 @@ func (d *Decoder) commit() {
 		d.lastID.view(d.id.start, d.id.end)
 	}
 	d.id.clear()
-}
-
-// reportID calls the commit hook, which must not be nil, if the last event ID has
-// changed.
-func (d *Decoder) reportID() {
-	before := d.lastIDText
-	if id := d.LastEventID(); id != before {
-		d.hooks.commit(id)
-	}
 }
 
 // event makes strings of the parts of an event. It reuses those of the previous event
@@ -413,9 +391,6 @@ func (d *Decoder) event(data, typ []byte) Event {
 	if len(typ) == 0 {
 		// HTML §9.2.6, dispatch, step 5.
 		event.Type = defaultType
-	}
-	if newID && d.hooks.commit != nil {
-		d.hooks.commit(d.lastIDText)
 	}
 	return event
 }
@@ -452,7 +427,7 @@ func (d *Decoder) fill() error {
 	d.started = true
 	l := &d.lines
 	for {
-		if l.begun && l.pending() > d.left() {
+		if part := len(l.buf) - l.start; part > min(d.left(), smallBuffer) && l.begun && !d.partOfLine() {
 			return d.tooLarge()
 		}
 		d.own()
@@ -466,7 +441,12 @@ func (d *Decoder) fill() error {
 		if err != nil {
 			return err
 		}
-		if !l.addPlain(n) {
+		switch {
+		case l.skipping:
+			if l.add(n); l.skipped() {
+				return nil
+			}
+		case !l.addPlain(n):
 			l.add(n)
 			return nil
 		}
@@ -498,36 +478,6 @@ func (d *Decoder) release() {
 		v.release()
 	}
 	d.decoded = nil
-}
-
-// maxEventSize returns the limit in force.
-func (d *Decoder) maxEventSize() int {
-	switch {
-	case d.limit == 0:
-		return defaultMaxEventSize
-	case d.limit < 0:
-		return math.MaxInt
-	}
-	return d.limit
-}
-
-// account subtracts from the limit what the type and the IDs have beyond freeNames.
-// The last event ID counts twice, for its two forms.
-func (d *Decoder) account() {
-	excess := d.typ.len() + d.id.len() + 2*d.lastID.len() - freeNames
-	d.bigNames = excess > 0
-	d.lines.most = d.maxEventSize() - max(0, excess)
-}
-
-// left returns what the limit leaves for a line.
-func (d *Decoder) left() int {
-	l := &d.lines
-	return l.most - (l.keptEnd - l.keptStart)
-}
-
-// tooLarge returns the error for an event beyond the limit.
-func (d *Decoder) tooLarge() error {
-	return fmt.Errorf("%w: the limit is %d bytes", ErrEventTooLarge, d.maxEventSize())
 }
 
 // A value is the value of a field: a view of the buffer of a lineReader, or a copy

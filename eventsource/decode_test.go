@@ -7,24 +7,20 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"net"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
-	"testing/synctest"
 	"time"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprise-sse/reprise/eventsource"
-	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/internal/chunk"
 	"github.com/reprise-sse/reprise/internal/reference"
 	"github.com/reprise-sse/reprise/internal/scenario"
 	"github.com/reprise-sse/reprise/internal/workloads"
-	"github.com/reprise-sse/reprise/policy"
 )
 
 // A decoding is all that can be seen of the decoding of an input.
@@ -470,12 +466,13 @@ func TestHooks(t *testing.T) {
 		{"comments", "", ": ping\n:\n:  a \n:\xFFb: c\nfoo:\n:cut", []string{"comment ping", "comment ", "comment  a ", "comment \uFFFDb: c"}},
 		{"a comment within a block", "", "data: x\n:c\n\n", []string{"comment c", "event x "}},
 		{"retry", "", "retry: 1\nretry: x\nretry: 1\ndata: x\n\n", []string{"retry 1ms", "retry 1ms", "event x "}},
-		{"an ID, before its event", "", "id: 1\ndata: x\n\n", []string{"commit 1", "event x 1"}},
+		{"an ID of an event", "", "id: 1\ndata: x\n\n", []string{"event x 1"}},
 		{"an ID without data", "", "id: 1\n\n: c\n", []string{"commit 1", "comment c"}},
-		{"an ID that stays the same", "", "id: 1\ndata: x\n\nid: 1\ndata: y\n\nid: 1\n\n", []string{"commit 1", "event x 1", "event y 1"}},
+		{"an ID that stays the same", "", "id: 1\ndata: x\n\nid: 1\ndata: y\n\nid: 1\n\n", []string{"event x 1", "event y 1"}},
 		{"the ID to start from", "0", "id: 0\ndata: x\n\n", []string{"event x 0"}},
 		{"an ID that is reset", "0", "id\n\ndata: x\n\n", []string{"commit ", "event x "}},
-		{"an ID that is reset with data", "0", "id\ndata: x\n\n", []string{"commit ", "event x "}},
+		{"an ID that is reset with data", "0", "id\ndata: x\n\n", []string{"event x "}},
+		{"an ID that changes back after an event", "0", "id: 1\ndata: x\n\nid: 0\n\n", []string{"event x 1", "commit 0"}},
 		{"an empty ID that stays so", "", "id\n\nid\ndata: x\n\n", []string{"event x "}},
 		{"IDs in a row", "", "id: 1\n\nid: 2\n\nid: 1\n\n", []string{"commit 1", "commit 2", "commit 1"}},
 		{"only the last ID of a block", "", "id: 1\nid: 2\n\n", []string{"commit 2"}},
@@ -503,13 +500,35 @@ func TestHooks(t *testing.T) {
 	}
 }
 
+// TestSetAfterReading holds that what a decoder starts with cannot change later.
+func TestSetAfterReading(t *testing.T) {
+	for name, set := range map[string]func(*eventsource.Decoder){
+		"SetMaxEventSize": func(d *eventsource.Decoder) { d.SetMaxEventSize(100) },
+	} {
+		d := eventsource.NewDecoder(strings.NewReader("data: x\n\n"))
+		set(d)
+		if _, err := d.Next(); err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() {
+				want := "eventsource: " + name + " called after the first read"
+				if got := recover(); got != want {
+					t.Errorf("%s panics with %v, want %q", name, got, want)
+				}
+			}()
+			set(d)
+		}()
+	}
+}
+
 // TestStringsAreShared holds that a type and an ID are not made anew while they stay
 // the same, and that the hook, the event and LastEventID have one string.
 func TestStringsAreShared(t *testing.T) {
 	for _, data := range []string{"x", strings.Repeat("x", 2*eventsource.MaxShared)} {
 		block := "event: tick\nid: 7\ndata: " + data + "\n\n"
 		var ids, types []string
-		d := eventsource.NewHookedDecoder(strings.NewReader(block+"data: y\n\n"+block), "", nil, nil, func(id string) { ids = append(ids, id) })
+		d := eventsource.NewHookedDecoder(strings.NewReader("id: 7\n\n"+block+"data: y\n\n"+block), "", nil, nil, func(id string) { ids = append(ids, id) })
 		for event := range d.Events() {
 			ids = append(ids, event.LastEventID, d.LastEventID())
 			if event.Type != "message" {
@@ -722,153 +741,6 @@ func TestReset(t *testing.T) {
 			t.Errorf("a limit set before the first read of a connection: %v", err)
 		}
 	})
-}
-
-func TestMaxEventSize(t *testing.T) {
-	big := strings.Repeat("n", eventsource.FreeNames)
-	tests := []struct {
-		name, input string
-		limit       int
-		events      int  // before the end
-		tooLarge    bool // the end
-	}{
-		{"a line at the limit", "data: 89\n\n", 8, 1, false},
-		{"a line beyond it", "data: 89\n\n", 7, 0, true},
-		{"a line beyond it, CR", "data: 89\r\r", 7, 0, true},
-		{"the line end does not count", "data: 89\r\n\r\n", 8, 1, false},
-		{"a BOM does not count", "\uFEFFdata: 89\n\n", 8, 1, false},
-		{"half a BOM does not count", "\xEF\xBB\xBF\n", 1, 0, false},
-		{"what is no BOM counts", "\xEF\xBB\xBE\n", 2, 0, true},
-		{"a line without an end at the limit", "data: 89", 8, 0, false},
-		{"a line without an end beyond it", "data: 89", 7, 0, true},
-		{"a comment at the limit", ": 3456789\ndata: x\n\n", 9, 1, false},
-		{"a comment beyond it", ": 3456789\ndata: x\n\n", 8, 0, true},
-		{"an unknown field beyond it", "unknown: x\n\n", 9, 0, true},
-		{"a line without a colon beyond it", "unknown\n\n", 6, 0, true},
-		{"a retry beyond it", "retry: 10\n", 8, 0, true},
-		{"lines of data at the limit", "data: a\ndata: b\ndata: c\n\n", 10, 1, false},
-		{"lines of data beyond it", "data: a\ndata: b\ndata: c\n\n", 9, 0, true},
-		{"empty lines of data at the limit", "data\ndata\ndata\n\n", 5, 1, false},
-		{"empty lines of data beyond it", "data\ndata\ndata\ndata\n\n", 5, 0, true},
-		{"a comment after data at the limit", "data: abc\n:234567\n\n", 10, 1, false},
-		{"a comment after data beyond it", "data: abc\n:2345678\n\n", 10, 0, true},
-		{"many comments", "data: x\n" + strings.Repeat(": c\n", 100) + "\n", 7, 1, false},
-		{"many events", strings.Repeat("data: x\n\n", 100), 7, 100, false},
-		{"events before the one beyond", "data: x\n\ndata: y\n\ndata: zz\n\ndata: x\n\n", 7, 2, true},
-		{"data that grows when decoded, at the limit", "data: \xFF\xFF\n\n", 8, 1, false},
-		{"data that grows when decoded, at the limit of that", "data: \xFF\xFF\xFF\xFF\n\n", 12, 1, false},
-		{"data that grows beyond it when decoded", "data: \xFF\xFF\xFF\xFF\n\n", 11, 0, true},
-		{"an ID that grows beyond it when decoded", "id: \xFF\xFF\xFF\n\n", 8, 0, true},
-		{"a type that grows beyond it when decoded", "event: \xFF\xFF\xFF\xFF\n\n", 11, 0, true},
-		{"a type and an ID come free", "event: 12345\nid: 123456\ndata: 123456\n\n", 12, 1, false},
-		{"a big type counts for what is beyond that", "event: " + big + "1234\ndata: 12\n\n", len(big) + 12, 1, false},
-		{"a big type leaves nothing", "event: " + big + big + "\ndata: " + big + "\n\n", 2*len(big) + 4, 0, true},
-		{"a big ID leaves nothing, either", "id: " + big + big + "\ndata: " + big + "\n\n", 2*len(big) + 4, 0, true},
-		{"a big type and a big ID together", "event: " + big + "\nid: " + big + "\ndata: " + big + "\n\n", 2*len(big) - 1, 0, true},
-		{"a big type is gone after its event", "event: " + big + big + "\ndata: 12\n\ndata: " + big + big + "\n\n", 2*len(big) + 8, 2, false},
-		{"a big type without data is gone, too", "event: " + big + big + "\n\ndata: " + big + big + "\n\n", 2*len(big) + 8, 1, false},
-		{"a big ID stays", "id: " + big + big + "\n\ndata: " + big + "\n\n", 3 * len(big), 0, true},
-		{"a big ID is replaced", "id: " + big + big + "\n\nid: 1\n\ndata: " + big + "\n\n", 4 * len(big), 1, false},
-		{"no limit", "data: " + strings.Repeat("x", 100_000) + "\n\n", -1, 1, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			for _, m := range decodingMethods {
-				for name, r := range decodingReaders(tt.input) {
-					d := eventsource.NewDecoder(r)
-					d.SetMaxEventSize(tt.limit)
-					events, err := m.read(d)
-					if len(events) != tt.events || errors.Is(err, eventsource.ErrEventTooLarge) != tt.tooLarge {
-						t.Fatalf("%s, %s: %d events, then %v; want %d, too large: %v", m.name, name, len(events), err, tt.events, tt.tooLarge)
-					}
-					if !tt.tooLarge {
-						continue
-					}
-					var network net.Error
-					if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-						t.Fatalf("%v looks like a failure of the network", err)
-					}
-					if want := fmt.Sprintf("eventsource: event too large: the limit is %d bytes", tt.limit); err.Error() != want {
-						t.Fatalf("the error reads %q, want %q", err, want)
-					}
-					if _, again := d.Next(); again != err {
-						t.Fatalf("%s, %s: another call gives %v", m.name, name, again)
-					}
-				}
-			}
-		})
-	}
-}
-
-// TestMaxEventSizeOfAStream holds the same for a Client. The error is final, as the
-// server would send the same event again. No option is needed for a large event.
-func TestMaxEventSizeOfAStream(t *testing.T) {
-	for _, tt := range []struct {
-		limit, size int
-		tooLarge    bool
-	}{
-		{0, 2 << 20, false},
-		{4 << 20, 1_200_000, false},
-		{1 << 20, 1_200_000, true},
-		{512 << 10, 300_000, false},
-		{200_000, 300_000, true},
-		{-1, 1_200_000, false},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			event := Send("data: " + strings.Repeat("a", tt.size) + "\n\n")
-			srv := serve(t, []Step{event, End}, []Step{event, End})
-			s := play(t, srv, eventsource.Client{MaxEventSize: tt.limit, Policy: policy.Resilient})
-			if !tt.tooLarge {
-				if s.err != nil || len(s.events) != 2 || len(s.events[1].Data) != tt.size {
-					t.Errorf("limit %d: %d events and %v", tt.limit, len(s.events), s.err)
-				}
-				return
-			}
-			want := fmt.Sprintf("eventsource: event too large: the limit is %d bytes", tt.limit)
-			if !errors.Is(s.err, eventsource.ErrEventTooLarge) || s.err.Error() != want || len(srv.Requests()) != 1 || s.ends[0].Kind != policy.TooLarge {
-				t.Errorf("limit %d: %d requests, ended %v with %v", tt.limit, len(srv.Requests()), s.ends[0].Kind, s.err)
-			}
-		})
-	}
-}
-
-// TestDefaultMaxEventSize holds the limit of a decoder that was given none, and that
-// it is no limit where none was asked for.
-func TestDefaultMaxEventSize(t *testing.T) {
-	const size = 64 << 20
-	text := bytes.Repeat([]byte("x"), eventsource.BusyBuffer)
-	endless := readerFunc(func(p []byte) (int, error) { return copy(p, text), nil })
-	d := eventsource.NewDecoder(io.MultiReader(strings.NewReader("data: x\n\n"), endless))
-	d.SetMaxEventSize(1)
-	d.SetMaxEventSize(0)
-	if _, err := d.NextRaw(); err != nil {
-		t.Fatal(err)
-	}
-	_, err := d.NextRaw()
-	if !errors.Is(err, eventsource.ErrEventTooLarge) || !strings.Contains(err.Error(), fmt.Sprint(size)) {
-		t.Errorf("the error is %v, want one about %d bytes", err, size)
-	}
-
-	d = eventsource.NewDecoder(io.MultiReader(strings.NewReader("data: "), io.LimitReader(endless, size+1), strings.NewReader("\n\n")))
-	d.SetMaxEventSize(-1)
-	if event, err := d.NextRaw(); err != nil || len(event.Data) != size+1 {
-		t.Errorf("without a limit: %d bytes, %v", len(event.Data), err)
-	}
-}
-
-func TestSetMaxEventSizeAfterReading(t *testing.T) {
-	d := eventsource.NewDecoder(strings.NewReader("data: x\n\n"))
-	d.SetMaxEventSize(100)
-	d.SetMaxEventSize(200)
-	if _, err := d.Next(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("SetMaxEventSize did not panic after the first read")
-		}
-	}()
-	d.SetMaxEventSize(300)
 }
 
 // TestAllocations holds that a decoder that is warm does not allocate, but for the

@@ -38,6 +38,7 @@ const (
 	BusyBuffer  = busyBuffer
 	MaxShared   = maxShared
 	FreeNames   = freeNames
+	FreeLastID  = freeLastID
 )
 
 // What files keep to themselves and is worth a test of its own.

@@ -75,9 +75,10 @@ type lineReader struct {
 	// most is the limit on what has to be buffered at once, in bytes.
 	most int
 
-	begun  bool // the BOM, if there was one, has been skipped
-	skipLF bool // the last line ended at a CR at the end of buf
-	filled bool // the last read left no room
+	begun    bool // the BOM, if there was one, has been skipped
+	skipping bool // the start of the line being read has been let go of
+	skipLF   bool // the last line ended at a CR at the end of buf
+	filled   bool // the last read left no room
 
 	// work counts the bytes that were searched in vain or moved. Tests compare it
 	// with the size of the input.
@@ -121,8 +122,25 @@ func (l *lineReader) endAtCR() int {
 // skipTo makes i the start of the line being read.
 func (l *lineReader) skipTo(i int) { l.start, l.searched = i, i }
 
-// pending returns the size of the line being read, once it is known to be incomplete.
-func (l *lineReader) pending() int { return len(l.buf) - l.start }
+// skip lets go of the line being read: of what there is of it, and of what is to come.
+func (l *lineReader) skip() {
+	l.buf = l.buf[:l.start]
+	l.searched, l.cr, l.nonASCII = l.start, l.start, l.start
+	l.skipping = true
+}
+
+// skipped looks for the end of the line that is being skipped in what has just been
+// read. It steps over it, or reports false.
+func (l *lineReader) skipped() bool {
+	if end := l.start + indexLF(l.buf[l.start:]); end < l.cr {
+		l.skipTo(end + 1)
+	} else if l.endAtCR() < 0 {
+		l.skip()
+		return false
+	}
+	l.skipping = false
+	return true
+}
 
 // isASCII reports whether buf[start:end] is ASCII. It must be in the line last
 // stepped over.

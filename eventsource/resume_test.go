@@ -1,7 +1,9 @@
 package eventsource_test
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,6 +118,57 @@ func TestG5NothingForgotten(t *testing.T) {
 		},
 	})
 	p.holds(t)
+}
+
+// TestG5CommittedAtDelivery holds that LastEventID never names an event that the loop
+// has not been given, not even while the stream finds out that its context is done,
+// and that inside the loop it names the event in hand.
+func TestG5CommittedAtDelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := answers(body(errHold, "id: 1\ndata: a\n\ndata: b\n\nid: 2\n\nid: 1\ndata: c\n\nid\ndata: d\n\nid: 3\ndata: e\n\n", "id: 4\nretry: 1\ndata: lost\n\n"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var s *eventsource.Stream
+		var mu sync.Mutex
+		seen := []string{""} // without repetitions
+		see := func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if id := s.LastEventID(); id != seen[len(seen)-1] {
+				seen = append(seen, id)
+			}
+		}
+		// The context ends inside the event that is then lost.
+		trace := &eventsource.Trace{Retry: func(time.Duration) { cancel() }}
+		s = rt.client(eventsource.Client{Trace: trace}).Stream(get(&watchedContext{ctx, see}))
+		var given []string
+		for event, err := range s.Events() {
+			if err != nil {
+				break
+			}
+			if id := s.LastEventID(); id != event.LastEventID {
+				t.Errorf("the loop has %+v, and LastEventID is %q", event, id)
+			}
+			given = append(given, event.Data)
+		}
+		see()
+		if diff := cmp.Diff([]string{"a", "b", "c", "d", "e"}, given); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"", "1", "2", "1", "", "3"}, seen); diff != "" {
+			t.Errorf("IDs (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A watchedContext calls see whenever it is asked for its error.
+type watchedContext struct {
+	context.Context
+	see func()
+}
+
+func (c *watchedContext) Err() error {
+	c.see()
+	return c.Context.Err()
 }
 
 // A process that stores its last event ID and ends can go on from there.

@@ -127,10 +127,11 @@ func (s *Stream) Events() iter.Seq2[Event, error] {
 	}
 }
 
-// LastEventID returns the stream's last event ID: the newest one that a complete
-// block has set, or else the one that the request came with. It is what the next
-// attempt will send, and what to store in order to resume later. It may be called at
-// any time from any goroutine.
+// LastEventID returns the stream's last event ID: that of the last event that the loop
+// was given, or of a complete block without data after it, or else the one that the
+// request came with. It is what the next attempt will send, and what to store in order
+// to resume later. It may be called at any time from any goroutine, and never names an
+// event that the loop has not been given.
 func (s *Stream) LastEventID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

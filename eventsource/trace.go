@@ -35,6 +35,9 @@ type Trace struct {
 
 	// Comment is called for each comment line with the text after the colon,
 	// without one leading space. Servers send comments to keep connections alive.
+	// A comment that does not fit into what the event that is being read leaves of
+	// Client.MaxEventSize is cut there, and Comment is called without waiting for
+	// its end.
 	Comment func(text string)
 
 	// Retry is called for each valid retry field, with the reconnection time that

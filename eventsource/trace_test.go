@@ -32,7 +32,7 @@ func TestG12EverythingVisible(t *testing.T) {
 					{Failure: scenario.NeverAnswers},
 					answerMessage,
 					answerStream("data: half"), cutAnswer(answerMessage), answerSilent, answerSilent, answerSilent,
-					{Body: []scenario.Piece{{Text: "x", Times: 1000}}},
+					{Body: []scenario.Piece{{Text: "data: "}, {Text: "x", Times: 1000}}},
 					{Type: "text/html; token=" + scenario.Secret},
 				},
 				Policy: scenario.Policy{Script: []scenario.Decision{

@@ -55,8 +55,20 @@ func seeds(f *testing.F, add func([]byte)) {
 // tells once the event has been returned; a nil end leaves it at 0.
 func decode(t *testing.T, way string, r io.Reader, end func() int) reference.Result {
 	t.Helper()
-	d := eventsource.NewDecoder(r)
-	var result reference.Result
+	result, err := run(t, way, eventsource.NewDecoder(r), end)
+	result.Truncated = err == eventsource.ErrTruncated
+	if err != io.EOF && !result.Truncated {
+		t.Errorf("the end is %v", err)
+	}
+	if result.Truncated && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("%v is no io.ErrUnexpectedEOF", err)
+	}
+	return result
+}
+
+// run is decode for a decoder of any settings. It returns the error at the end.
+func run(t *testing.T, way string, d *eventsource.Decoder, end func() int) (result reference.Result, err error) {
+	t.Helper()
 	take := func(typ, data, id string) {
 		e := reference.Event{Type: typ, Data: data, LastEventID: id}
 		e.Retry, e.HasRetry = d.Retry()
@@ -68,7 +80,6 @@ func decode(t *testing.T, way string, r io.Reader, end func() int) reference.Res
 		}
 		result.Events = append(result.Events, e)
 	}
-	var err error
 	switch way {
 	case "Next":
 		var e eventsource.Event
@@ -100,17 +111,10 @@ func decode(t *testing.T, way string, r io.Reader, end func() int) reference.Res
 	}
 	result.LastEventID = d.LastEventID()
 	result.Retry, result.HasRetry = d.Retry()
-	result.Truncated = err == eventsource.ErrTruncated
-	if err != io.EOF && !result.Truncated {
-		t.Errorf("the end is %v", err)
-	}
-	if result.Truncated && !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("%v is no io.ErrUnexpectedEOF", err)
-	}
 	if _, again := d.Next(); again != err {
 		t.Errorf("the end is %v, then %v", err, again)
 	}
-	return result
+	return result, err
 }
 
 // stretch makes an input long, now and then, so that it meets the edges of buffers:
@@ -174,6 +178,37 @@ func firstDifference(want, got reference.Result) string {
 	}
 	want.Events, got.Events = nil, nil
 	return cmp.Diff(want, got)
+}
+
+// FuzzLimit: for any input and any limit, the decoder gives what precedes the event
+// that is too large by the naive rule, and refuses that one.
+func FuzzLimit(f *testing.F) {
+	seeds(f, func(b []byte) { f.Add(b, uint16(len(b)), uint64(len(b))) })
+	for _, limit := range []uint16{10, 100, 4000, 6000} {
+		f.Add([]byte("id: x\nevent: x\ndata: x\n\ndata: x\n\n"), limit, uint64(limit))
+		f.Add([]byte(":x\nid: \xff\xff\ndata: \xffx\n\nid: x\ndata\nx\n\n"), limit, uint64(limit))
+	}
+	f.Fuzz(func(t *testing.T, input []byte, limit uint16, seed uint64) {
+		rng := rand.New(rand.NewPCG(seed, 13))
+		input = stretch(input, rng)
+		most := 1 + int(limit)%10_000
+		before, tooLarge := reference.TooLarge(input, "", most)
+		want := reference.Decode(input[:before], "")
+		for _, way := range []string{"Next", "NextRaw", "Events"} {
+			for _, r := range []io.Reader{bytes.NewReader(input), chunk.NewReader(chunk.Random(input, rng))} {
+				d := eventsource.NewDecoder(r)
+				d.SetMaxEventSize(most)
+				got, err := run(t, way, d, nil)
+				if errors.Is(err, eventsource.ErrEventTooLarge) != tooLarge {
+					t.Errorf("%s, limit %d: the end is %v, want too large: %v", way, most, err, tooLarge)
+				}
+				got.Truncated = want.Truncated && (tooLarge || err == eventsource.ErrTruncated)
+				if diff := firstDifference(want, got); diff != "" {
+					t.Errorf("%s, limit %d, seed %d: %q (-reference +decoder):\n%s", way, most, seed, abridged(input), diff)
+				}
+			}
+		}
+	})
 }
 
 // Random streams of many sizes, whose pieces end at and around the sizes that

@@ -1,10 +1,10 @@
 package scenario
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/reprise-sse/reprise/eventsource"
+	"github.com/reprise-sse/reprise/internal/reference"
 	"github.com/reprise-sse/reprise/policy"
 )
 
@@ -34,15 +34,10 @@ func BoundedMemory(r *Record, c *Complaints) {
 		}
 		if last := a.Reads[len(a.Reads)-1]; len(a.Reads) > 1 {
 			// All that was read before the last read was within the limit.
-			if before := a.Reads[len(a.Reads)-2].Total; last.Total-before > readAhead || beyondLimit(a.Delivered[:before]) {
+			before := a.Reads[len(a.Reads)-2].Total
+			if _, late := reference.TooLarge(a.Delivered[:before], "", MaxEventSize); late || last.Total-before > readAhead {
 				c.Add("attempt %d goes on reading an event that is too large, up to byte %d", a.Number, last.Total)
 			}
 		}
 	}
-}
-
-// beyondLimit reports whether the line at the end of a stream is beyond the limit.
-func beyondLimit(delivered []byte) bool {
-	delivered = bytes.TrimPrefix(delivered, []byte("\ufeff"))
-	return len(delivered)-1-bytes.LastIndexAny(delivered, "\r\n") > MaxEventSize
 }

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"bytes"
 	"net/http"
 	"strings"
 	"time"
@@ -53,7 +52,9 @@ func (r *Record) Truths() []Truth {
 		}
 		if t.Streamed {
 			var input []byte
-			input, t.TooLarge = cutTooLarge(a.Delivered)
+			var before int
+			before, t.TooLarge = reference.TooLarge(a.Delivered, "", MaxEventSize)
+			input = a.Delivered[:before]
 			t.Decoded = reference.Decode(input, id)
 			id = t.Decoded.LastEventID
 			if t.Decoded.HasRetry {
@@ -91,35 +92,6 @@ func (a Answer) streams() bool {
 	}
 	essence, _, _ := strings.Cut(a.Type, ";")
 	return essence == "text/event-stream"
-}
-
-// cutTooLarge returns the input before the first line that makes its event larger than
-// MaxEventSize.
-func cutTooLarge(input []byte) (rest []byte, cut bool) {
-	collected := 0
-	start := len(input) - len(bytes.TrimPrefix(input, []byte("\ufeff")))
-	for start < len(input) {
-		end := bytes.IndexAny(input[start:], "\r\n")
-		if end < 0 {
-			end = len(input) - start
-		}
-		line := input[start : start+end]
-		if len(line)+collected > MaxEventSize {
-			return input[:start], true
-		}
-		if value, isData := bytes.CutPrefix(line, []byte("data:")); isData {
-			collected += len(bytes.TrimPrefix(value, []byte(" "))) + 1
-		} else if string(line) == "data" {
-			collected++
-		} else if len(line) == 0 {
-			collected = 0
-		}
-		start += end + 1
-		if start < len(input) && input[start-1] == '\r' && input[start] == '\n' {
-			start++
-		}
-	}
-	return input, false
 }
 
 // seed returns the ID that the stream starts with, which is that of its request.
