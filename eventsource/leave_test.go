@@ -425,3 +425,31 @@ func TestCloseIsFinal(t *testing.T) {
 		cancel(nil)
 	}
 }
+
+// TestG7NoBufferLeft holds that a stream that is over holds nothing of what it has
+// read, however it ended.
+func TestG7NoBufferLeft(t *testing.T) {
+	const size = 4 << 20
+	event := "data: " + strings.Repeat("x", size) + "\n\n"
+	for name, leave := range map[string]bool{"left": true, "cancelled": false} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			transport := roundTripperFunc(func(*http.Request) (*http.Response, error) {
+				return response(200, "text/event-stream", io.NopCloser(strings.NewReader(event+event))), nil
+			})
+			s := (&eventsource.Client{HTTPClient: &http.Client{Transport: transport}}).Stream(get(ctx))
+			before := liveHeap()
+			for range s.Events() {
+				if leave {
+					break
+				}
+				cancel()
+			}
+			if held := int(liveHeap()) - int(before); held > size/2 {
+				t.Errorf("it holds %d KiB", held>>10)
+			}
+			runtime.KeepAlive(s)
+		})
+	}
+}
