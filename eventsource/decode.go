@@ -106,6 +106,17 @@ func (d *Decoder) reset(r io.Reader, lastEventID string, h *hooks) {
 	d.account()
 }
 
+// SetLastEventID sets the last event ID to start from: the ID that events have until
+// the input sets another. It is for an input that goes on from where an earlier one
+// was left, and empty unless set.
+//
+// SetLastEventID panics if reading has begun.
+func (d *Decoder) SetLastEventID(id string) {
+	d.mustNotHaveBegun("SetLastEventID")
+	d.startFrom(id)
+	d.account()
+}
+
 // mustNotHaveBegun panics if reading has begun. It is for the given method.
 func (d *Decoder) mustNotHaveBegun(method string) {
 	if d.started {

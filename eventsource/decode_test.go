@@ -500,10 +500,54 @@ func TestHooks(t *testing.T) {
 	}
 }
 
+// TestSetLastEventID holds that a decoder can go on from where an earlier one was left.
+func TestSetLastEventID(t *testing.T) {
+	long := strings.Repeat("n", 40_000)
+	for _, tt := range []struct {
+		name, id, input string
+		want            []string // the data and the ID of the events
+	}{
+		{"until another comes", "7", "data: a\n\nid: 8\ndata: b\n\n", []string{"a 7", "b 8"}},
+		{"reset", "7", "id\ndata: a\n\n", []string{"a "}},
+		{"the same", "7", "id: 7\ndata: a\n\n", []string{"a 7"}},
+		{"none", "", "data: a\n\n", []string{"a "}},
+		{"a long one", long, "data: a\n\n", []string{"a " + long}},
+		{"an empty input", "7", "", nil},
+	} {
+		for _, m := range decodingMethods {
+			d := eventsource.NewDecoder(strings.NewReader(tt.input))
+			d.SetLastEventID("another")
+			d.SetLastEventID(tt.id)
+			if id := d.LastEventID(); id != tt.id {
+				t.Errorf("%s: LastEventID is %q before the first read", tt.name, abbreviate(id))
+			}
+			want := tt.id
+			var got []string
+			events, err := m.read(d)
+			for _, event := range events {
+				want = event.LastEventID
+				got = append(got, event.Data+" "+event.LastEventID)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" || err != io.EOF || d.LastEventID() != want {
+				t.Errorf("%s, %s: %v, the ID is %q at the end (-want +got):\n%s", tt.name, m.name, err, abbreviate(d.LastEventID()), diff)
+			}
+		}
+	}
+
+	// It counts as any ID in force.
+	d := eventsource.NewDecoder(strings.NewReader("data: 7890\n\n"))
+	d.SetLastEventID(strings.Repeat("n", eventsource.FreeLastID+1))
+	d.SetMaxEventSize(10)
+	if _, err := d.Next(); !errors.Is(err, eventsource.ErrEventTooLarge) {
+		t.Errorf("with one byte too much in force: %v", err)
+	}
+}
+
 // TestSetAfterReading holds that what a decoder starts with cannot change later.
 func TestSetAfterReading(t *testing.T) {
 	for name, set := range map[string]func(*eventsource.Decoder){
 		"SetMaxEventSize": func(d *eventsource.Decoder) { d.SetMaxEventSize(100) },
+		"SetLastEventID":  func(d *eventsource.Decoder) { d.SetLastEventID("7") },
 	} {
 		d := eventsource.NewDecoder(strings.NewReader("data: x\n\n"))
 		set(d)
