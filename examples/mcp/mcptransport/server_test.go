@@ -74,8 +74,6 @@ func (s *server) answer(c *Conn) {
 		c.Play(s.next(kind, s.standby)...)
 	case "resume":
 		c.Play(s.next(kind, s.resumes)...)
-	case "DELETE":
-		c.Play(append(s.posts["DELETE"], Status{Code: http.StatusNoContent})...)
 	case "initialize":
 		var header http.Header
 		if s.session != "" {
@@ -90,6 +88,8 @@ func (s *server) answer(c *Conn) {
 	default:
 		if steps, ok := s.posts[kind]; ok {
 			c.Play(steps...)
+		} else if kind == "DELETE" {
+			c.Play(Status{Code: http.StatusNoContent})
 		} else if id := idOf(req); len(id) > 0 {
 			c.Play(jsonAnswer(id, `{}`, nil))
 		} else {
