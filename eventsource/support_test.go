@@ -189,27 +189,6 @@ var strict = exact(policy.Rules{})
 // resilient is policy.Resilient without randomness.
 var resilient = exact(policy.ResilientRules())
 
-// during ranges over a stream of c from srv for so long, then cancels its
-// context, and yields its events. An error other than that of the context fails
-// the test. It must run in a bubble.
-func during(t *testing.T, c eventsource.Client, srv *Server, limit time.Duration) func(func(eventsource.Event) bool) {
-	return func(yield func(eventsource.Event) bool) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		defer cancel(nil)
-		timer := time.AfterFunc(limit, func() { cancel(errEnough) })
-		defer timer.Stop()
-		for ev, err := range c.Stream(request(ctx, t, srv.URL)).Events() {
-			switch {
-			case err == errEnough:
-			case err != nil:
-				t.Errorf("the stream ended with %v", err)
-			case !yield(ev):
-				return
-			}
-		}
-	}
-}
-
 var errEnough = errors.New("the test has seen enough")
 
 // ignoreUnexported is for comparing a ResponseError, whose text is unexported.
