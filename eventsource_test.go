@@ -42,7 +42,7 @@ type world struct {
 	client eventsource.Client
 }
 
-func newWorld(t *testing.T, p func() policy.Reconnector, script ...[]eventsourcetest.Step) *world {
+func newWorld(t *testing.T, p policy.Policy, script ...[]eventsourcetest.Step) *world {
 	t.Helper()
 	w := &world{clock: clock.NewFake(time.Time{})}
 	w.Server = &eventsourcetest.Server{Script: script, Loopback: true, Clock: w.clock}
@@ -52,11 +52,13 @@ func newWorld(t *testing.T, p func() policy.Reconnector, script ...[]eventsource
 		HTTPClient: w.Client(),
 		Policy:     p,
 		Clock:      w.clock,
-		Trace: &eventsource.Trace{Wait: func(i eventsource.WaitInfo) {
-			// The server takes a moment to notice that a client has left.
-			w.await(t, func(r eventsourcetest.Request) bool { return !r.Ended.IsZero() })
-			w.clock.Advance(i.Waited)
-		}},
+		Trace: func(*http.Request) *eventsource.Trace {
+			return &eventsource.Trace{Wait: func(i eventsource.WaitInfo) {
+				// The server takes a moment to notice that a client has left.
+				w.await(t, func(r eventsourcetest.Request) bool { return !r.Ended.IsZero() })
+				w.clock.Advance(i.Waited)
+			}}
+		},
 	}
 	return w
 }
@@ -115,7 +117,7 @@ func TestStoryAnswerByPOST(t *testing.T) {
 
 	tests := []struct {
 		name   string
-		policy func() policy.Reconnector
+		policy policy.Policy
 		header http.Header
 		script [][]eventsourcetest.Step
 		want   []string // data received
@@ -144,9 +146,9 @@ func TestStoryAnswerByPOST(t *testing.T) {
 		{
 			name: "with a key it is repeated until the answer has come",
 			policy: policy.Rules{
-				EndIsDone: true,
-				Temporary: func(status int) bool { return status == http.StatusServiceUnavailable },
-			}.New,
+				OneAnswer: true,
+				Retryable: func(status int) bool { return status == http.StatusServiceUnavailable },
+			},
 			header: http.Header{"Idempotency-Key": {`"8e03978e"`}},
 			script: [][]eventsourcetest.Step{{busy}, {eventsourcetest.Cut}, {tokens, eventsourcetest.End}, {tokens, done}},
 			want:   once,
@@ -249,7 +251,7 @@ func TestStoryFeedThroughDrops(t *testing.T) {
 		{feed(70), eventsourcetest.Stall},
 	}
 
-	w := newWorld(t, policy.Resilient, script...)
+	w := newWorld(t, policy.Resilient(), script...)
 	w.client.IdleTimeout = idle
 	var silence sync.WaitGroup
 	var got []string
@@ -451,7 +453,7 @@ func TestStoryAdoptedCall(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, policy.MCPCall, tt.script...)
+			w := newWorld(t, policy.MCPCall(), tt.script...)
 			start := w.clock.Now()
 			call, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL+"/mcp", strings.NewReader(`{"id":1,"method":"tools/call"}`))
 			if err != nil {
@@ -572,7 +574,7 @@ func Example() {
 // The body is that of the second example in README.md.
 func followFrom(ctx context.Context, url, stored string) error {
 	client := &eventsource.Client{
-		Policy:      policy.Rules{Budget: time.Minute, MaxFruitless: 5}.New,
+		Policy:      policy.Rules{Budget: time.Minute, MaxFruitless: 5},
 		IdleTimeout: 45 * time.Second,
 		Trace:       eventsource.LogTrace(nil),
 	}

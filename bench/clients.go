@@ -108,7 +108,7 @@ func streamReprise(ctx context.Context, hc *http.Client, url string, to sink) er
 	if err != nil {
 		return err
 	}
-	c := eventsource.Client{HTTPClient: hc, Policy: policy.Resilient}
+	c := eventsource.Client{HTTPClient: hc, Policy: policy.Resilient()}
 	for e, err := range c.Stream(req).Events() {
 		if err != nil {
 			return err

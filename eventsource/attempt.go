@@ -22,8 +22,14 @@ type attempt struct {
 	ctx    context.Context // ends with the attempt
 	cancel context.CancelCauseFunc
 	guard  resendGuard
+	number int32
 
-	within clock.Timer // the limit of Decision.Within; nil if there is none
+	// The limit on the time without a message: that of Decision.Within or that of
+	// Decision.MessageTimeout. The timer is pending while the loop body is not running.
+	expiry         clock.Timer   // nil if there is none
+	limit          time.Duration // in force
+	deadline       time.Duration // when it passes, since start
+	messageTimeout time.Duration // the limit that follows a message; 0 if none does
 
 	idle      time.Duration // the idle timeout; 0 if there is none
 	idleTimer clock.Timer   // pending only while a read is blocked; nil before the first read
@@ -31,20 +37,26 @@ type attempt struct {
 	body      io.ReadCloser // of the response; nil without one
 	stopClose func() bool   // keeps the context's end from closing body; nil if it does not
 	bodyOnce  sync.Once     // closes body
-	adopted   bool          // the response is not to a request of the stream
 
 	// These become a policy.Attempt, which is larger and not needed while the
 	// stream is open.
 	kind             policy.Kind
-	futile           bool
+	permanent        bool
 	retrySent        bool
-	number           int
+	adopted          bool // the response is not to a request of the stream
+	isOpen           bool
+	spoke            bool // a message has come since the last read began
+	status           int16
 	err              error
-	status           int
 	header           http.Header
 	events, messages int
 	asked            time.Duration // by a Retry-After
-	start, opened    time.Time
+	start            time.Time
+
+	// These are counted from start. That is smaller than a time.Time.
+	opened time.Duration // if isOpen
+	heard  time.Duration // when the last byte came, if any did
+	quiet  time.Duration // since when no message has come
 }
 
 // An interruption is the cause with which an attempt's context is cancelled.
@@ -75,23 +87,30 @@ func (s *Stream) attempt(ctx context.Context, number int, limits *policy.Decisio
 }
 
 func (s *Stream) newAttempt(ctx context.Context, number int, limits *policy.Decision) *attempt {
-	a := &attempt{stream: s, number: number, start: s.client.Clock.Now()}
+	a := &attempt{stream: s, number: int32(number), start: s.clock.Now()}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	s.mu.Lock()
 	s.restart, s.interrupt = false, a.cancel
 	s.mu.Unlock()
 
-	a.idle = s.client.IdleTimeout
+	a.idle = s.idleTimeout
 	if d := limits.IdleLimit(); d != 0 {
 		a.idle = d
 	}
-	if limit, ok := limits.Limit(); ok {
-		a.within = s.client.Clock.AfterFunc(limit, func() {
-			a.cancel(&interruption{policy.Expired, fmt.Errorf("%w: %v", ErrExpired, limit)})
-		})
+	limit, limited := limits.Limit()
+	a.messageTimeout = limits.MessageLimit()
+	if a.messageTimeout > 0 && (!limited || a.messageTimeout < limit) {
+		limit, limited = a.messageTimeout, true
+	}
+	if limited {
+		a.limit, a.deadline = limit, limit
+		a.expiry = s.clock.AfterFunc(limit, func() { a.cancel(&interruption{kind: policy.Expired}) })
 	}
 	return a
 }
+
+// now returns the time since the attempt began.
+func (a *attempt) now() time.Duration { return a.stream.clock.Now().Sub(a.start) }
 
 // end returns the facts about an attempt that is over.
 func (a *attempt) end() *policy.Attempt {
@@ -99,11 +118,11 @@ func (a *attempt) end() *policy.Attempt {
 	a.settle()
 	a.release()
 	facts := &policy.Attempt{
-		Number:      a.number,
+		Number:      int(a.number),
 		Kind:        a.kind,
 		Err:         a.err,
-		Futile:      a.futile,
-		Status:      a.status,
+		Permanent:   a.permanent,
+		Status:      int(a.status),
 		Header:      a.header,
 		Events:      a.events,
 		Messages:    a.messages,
@@ -113,8 +132,17 @@ func (a *attempt) end() *policy.Attempt {
 		Asked:       a.asked,
 		LastEventID: s.LastEventID(),
 		Start:       a.start,
-		Open:        a.opened,
-		End:         s.client.Clock.Now(),
+		End:         s.clock.Now(),
+	}
+	facts.Silence = facts.End.Sub(a.start) - a.quiet
+	if a.isOpen {
+		facts.Open = a.start.Add(a.opened)
+		switch a.kind {
+		case policy.Ended, policy.Dropped:
+			facts.LastReceived = facts.End
+		default:
+			facts.LastReceived = a.start.Add(max(a.heard, a.opened))
+		}
 	}
 	if s.hasRetry {
 		facts.Asked = max(facts.Asked, s.retry)
@@ -135,15 +163,15 @@ func (a *attempt) open() io.Reader {
 	if a.body == nil {
 		a.body = http.NoBody
 	}
-	if a.adopted || !endsWithContext(a.stream.client.HTTPClient) || resp.StatusCode == http.StatusSwitchingProtocols {
+	if a.adopted || !endsWithContext(a.stream.httpClient) || resp.StatusCode == http.StatusSwitchingProtocols {
 		a.stopClose = context.AfterFunc(a.ctx, a.closeBody)
 	}
-	a.status, a.header = resp.StatusCode, resp.Header
+	a.status, a.header = int16(resp.StatusCode), resp.Header
 
-	source, why := eventStream(resp, a)
-	if why != "" {
-		a.kind, a.err = policy.Rejected, a.reject(resp, why)
-		a.asked = retryAfter(resp.Header)
+	if refusal := checkResponse(resp); refusal != nil {
+		refusal.Body = a.refusalBody()
+		a.kind, a.err = policy.Rejected, refusal
+		a.asked = retryAfter(resp.Header, a.stream.clock.Now())
 		return nil
 	}
 	if err := a.ctx.Err(); err != nil {
@@ -152,15 +180,15 @@ func (a *attempt) open() io.Reader {
 		a.status, a.header = 0, nil
 		return nil
 	}
-	a.opened = a.stream.client.Clock.Now()
-	if hook := a.stream.client.Trace.Open; hook != nil {
-		info := OpenInfo{Number: a.number, Status: resp.StatusCode, Header: resp.Header}
+	a.isOpen, a.opened = true, a.now()
+	if hook := a.stream.trace.Open; hook != nil {
+		info := OpenInfo{Number: int(a.number), Status: resp.StatusCode, Header: resp.Header}
 		if resp.Request != nil {
 			info.URL = resp.Request.URL
 		}
 		hook(info)
 	}
-	return source
+	return decoded(resp, a)
 }
 
 // endsWithContext reports whether the response bodies that c returns are known to
@@ -168,10 +196,7 @@ func (a *attempt) open() io.Reader {
 // to it. (Nor does an adopted body, which belongs to another context, or the body of
 // a 101, which is a whole connection that net/http has handed over.)
 func endsWithContext(c *http.Client) bool {
-	var transport http.RoundTripper
-	if c != nil {
-		transport = c.Transport
-	}
+	transport := c.Transport
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
@@ -191,21 +216,18 @@ func (a *attempt) connect() (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.client.Trace.Connect != nil {
-		s.client.Trace.Connect(ConnectInfo{Number: a.number, Request: req})
+	if s.trace.Connect != nil {
+		s.trace.Connect(ConnectInfo{Number: int(a.number), Request: req})
 	}
 
-	client := *http.DefaultClient
-	if s.client.HTTPClient != nil {
-		client = *s.client.HTTPClient
-	}
-	timeout := connectTimeout(s.client.ConnectTimeout, client.Timeout)
+	client := *s.httpClient
+	timeout := connectTimeout(s.connectTimeout, client.Timeout)
 	client.Timeout = 0 // it would bound the body too
 	client.CheckRedirect = a.checkRedirect(client.CheckRedirect)
 	var timer clock.Timer
 	timedOut := &interruption{policy.Failed, &timeoutError{timeout}}
 	if timeout > 0 {
-		timer = s.client.Clock.AfterFunc(timeout, func() { a.cancel(timedOut) })
+		timer = s.clock.AfterFunc(timeout, func() { a.cancel(timedOut) })
 		defer timer.Stop() // in case something of the caller's panics
 	}
 	s.replay.handOver(req)
@@ -236,30 +258,38 @@ func connectTimeout(own, clientTimeout time.Duration) time.Duration {
 	return own
 }
 
-// decode makes the stream's decoder read source.
-func (a *attempt) decode(source io.Reader) {
+// decode makes the stream's decoder read source. Like every hook, those of the decoder
+// are not called any more once the stream's context, ctx, is done.
+func (a *attempt) decode(ctx context.Context, source io.Reader) {
 	s := a.stream
-	s.decoder.reset(source, s.LastEventID(), &hooks{
-		comment: s.client.Trace.Comment,
-		retry:   a.setRetry,
-		commit:  s.setLastEventID,
-	})
+	h := &hooks{
+		retry:  func(d time.Duration) { a.setRetry(ctx, d) },
+		commit: s.setLastEventID,
+	}
+	if s.trace.Comment != nil {
+		h.comment = func(text string) {
+			if ctx.Err() == nil {
+				s.trace.Comment(text)
+			}
+		}
+	}
+	s.decoder.reset(source, s.LastEventID(), h)
 }
 
 // setRetry notes the reconnection time that a retry field has set.
-func (a *attempt) setRetry(d time.Duration) {
+func (a *attempt) setRetry(ctx context.Context, d time.Duration) {
 	s := a.stream
 	a.retrySent = true
 	s.retry, s.hasRetry = d, true
-	if s.client.Trace.Retry != nil {
-		s.client.Trace.Retry(d)
+	if s.trace.Retry != nil && ctx.Err() == nil {
+		s.trace.Retry(d)
 	}
 }
 
 // read yields the events of source until it ends, the stream's context does, or the
 // loop is left.
 func (a *attempt) read(ctx context.Context, source io.Reader, yield func(Event, error) bool) (left bool) {
-	a.decode(source)
+	a.decode(ctx, source)
 	s := a.stream
 	for ctx.Err() == nil {
 		event, err := s.decoder.Next()
@@ -268,11 +298,10 @@ func (a *attempt) read(ctx context.Context, source io.Reader, yield func(Event, 
 			return false
 		}
 		a.events++
-		if event.Data != "" {
-			if a.messages == 0 && a.within != nil {
-				a.within.Stop()
-			}
+		message := s.isMessage(event)
+		if message {
 			a.messages++
+			a.spoke = true
 		}
 		if ctx.Err() != nil {
 			// The loop is not given this event, and a later stream that resumes must
@@ -282,11 +311,55 @@ func (a *attempt) read(ctx context.Context, source io.Reader, yield func(Event, 
 		if event.LastEventID != s.lastEventID { // only this goroutine writes it
 			s.setLastEventID(event.LastEventID)
 		}
-		if !yield(event, nil) {
+		if !a.deliver(event, message, yield) {
+			a.linger()
 			return true
 		}
 	}
 	return false
+}
+
+// deliver gives the loop an event, and reports whether it wants another. The time that
+// the loop body takes does not count toward the time without a message.
+func (a *attempt) deliver(event Event, message bool, yield func(Event, error) bool) bool {
+	if message && a.expiry == nil {
+		return yield(event, nil) // Read will note the time
+	}
+	if a.expiry != nil {
+		a.expiry.Stop()
+	}
+	given := a.now()
+	more := yield(event, nil)
+	now := a.now()
+	switch {
+	case !message:
+		a.quiet += now - given
+		a.deadline += now - given
+	case a.messageTimeout > 0:
+		a.limit, a.deadline = a.messageTimeout, now+a.messageTimeout
+	default:
+		a.expiry = nil
+	}
+	if a.expiry != nil {
+		a.expiry.Reset(a.deadline - now)
+	}
+	return more
+}
+
+// maxLingerSize is the most that is read of a response after the loop was left: what
+// is longer does not end soon, and a new connection costs less.
+const maxLingerSize = 256 << 10
+
+// linger reads on to the end of the response for as long as Client.Linger allows, so
+// that net/http can use its connection again.
+func (a *attempt) linger() {
+	s := a.stream
+	if s.linger <= 0 {
+		return
+	}
+	timer := s.clock.AfterFunc(s.linger, func() { a.cancel(context.Canceled) })
+	defer timer.Stop()
+	io.CopyN(io.Discard, a.body, maxLingerSize)
 }
 
 func endOfRead(err error) (policy.Kind, error) {
@@ -305,35 +378,48 @@ func endOfRead(err error) (policy.Kind, error) {
 // Read reads the response's body under the idle timeout. Any byte that comes off the
 // wire breaks the silence, even if it completes nothing that gunzip could decode; and
 // only time in which the read is blocked counts.
-func (a *attempt) Read(p []byte) (int, error) {
-	if a.idle <= 0 {
-		return a.body.Read(p)
+func (a *attempt) Read(p []byte) (n int, err error) {
+	if a.spoke {
+		a.spoke = false
+		a.quiet = a.now()
 	}
-	if a.idleTimer == nil {
-		a.idleTimer = a.stream.client.Clock.AfterFunc(a.idle, func() {
-			a.cancel(&interruption{policy.Idle, fmt.Errorf("%w: %v", ErrIdle, a.idle)})
-		})
-	} else {
+	if a.idle > 0 {
+		a.startIdleTimer()
+		defer a.idleTimer.Stop()
+	}
+	if n, err = a.body.Read(p); n > 0 {
+		a.heard = a.now()
+	}
+	return n, err
+}
+
+func (a *attempt) startIdleTimer() {
+	if a.idleTimer != nil {
 		a.idleTimer.Reset(a.idle)
+		return
 	}
-	defer a.idleTimer.Stop()
-	return a.body.Read(p)
+	a.idleTimer = a.stream.clock.AfterFunc(a.idle, func() {
+		a.cancel(&interruption{policy.Idle, fmt.Errorf("%w: %v", ErrIdle, a.idle)})
+	})
 }
 
 // settle closes the attempt to interruptions. If one has ended it, the interruption
 // says how it ended, unless the response was rejected, an event was too large or the
-// request was futile: the policy needs to know of those.
+// request permanently failed: the policy needs to know of those.
 func (a *attempt) settle() {
 	s := a.stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.interrupt = nil
 	i, ok := context.Cause(a.ctx).(*interruption)
-	if !ok || a.futile || a.kind == policy.Rejected || a.kind == policy.TooLarge {
+	if !ok || a.permanent || a.kind == policy.Rejected || a.kind == policy.TooLarge {
 		return
 	}
 	a.kind, a.err = i.kind, i.err
-	if i.kind == policy.Restarted {
+	switch i.kind {
+	case policy.Expired:
+		a.err = fmt.Errorf("%w: %v", ErrExpired, a.limit)
+	case policy.Restarted:
 		s.restart = false // the restart that was asked for
 	}
 }
@@ -344,8 +430,8 @@ func (a *attempt) release() {
 	s.mu.Lock()
 	s.interrupt = nil
 	s.mu.Unlock()
-	if a.within != nil {
-		a.within.Stop()
+	if a.expiry != nil {
+		a.expiry.Stop()
 	}
 	s.replay.giveBack()
 	if a.stopClose != nil {

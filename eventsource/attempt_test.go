@@ -19,7 +19,7 @@ func TestG3BoundedWhenAsked(t *testing.T) {
 	t.Parallel()
 	p := property{
 		profile: scenario.Profile{Rules: true, Budget: true, Long: true},
-		checks:  []scenario.Check{scenario.WithinLimits, scenario.WithinBudget},
+		checks:  []scenario.Check{scenario.WithinLimits, scenario.WithinBudget, scenario.WithinPatience},
 	}
 	minute := policyRules(policy.Rules{Budget: time.Minute, Delay: 10 * time.Second, Factor: 1})
 	drip := scenario.Answer{End: scenario.Hold}
@@ -274,7 +274,7 @@ func TestRefusalsDoNotLeak(t *testing.T) {
 	overNetworks(t, func(t *testing.T, serve func(...[]Step) *Server) {
 		srv := serve(repeated(20, refusal)...)
 		bodies := &bodyCounter{base: srv.Client().Transport}
-		s := play(t, srv, eventsource.Client{HTTPClient: &http.Client{Transport: bodies}, Policy: policy.Resilient})
+		s := play(t, srv, eventsource.Client{HTTPClient: &http.Client{Transport: bodies}, Policy: policy.Resilient()})
 		if n := len(s.ends); n != 21 || s.err != nil {
 			t.Errorf("%d attempts and %v", n, s.err)
 		}

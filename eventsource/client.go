@@ -24,9 +24,10 @@ type Client struct {
 	// request sooner than the server asked.
 	HTTPClient *http.Client
 
-	// Policy makes the policy of each stream, when the stream is made; nil means
-	// [policy.WHATWG]. Client.Stream and Client.Adopt panic if it returns nil.
-	Policy func() policy.Reconnector
+	// Policy decides about reconnecting; nil means [policy.WHATWG]. Its New is called
+	// for each stream, when the stream is made. Client.Stream and Client.Adopt panic
+	// if New returns nil, and as [policy.Rules.New] does.
+	Policy policy.Policy
 
 	// Clock tells the time and sets timers; nil means [clock.System].
 	Clock clock.Clock
@@ -56,6 +57,23 @@ type Client struct {
 	// TCP's keep-alive fails, and behind a proxy perhaps never.
 	IdleTimeout time.Duration
 
+	// IsMessage reports whether an event is a message, which is what counts as progress:
+	// for the policy, for the limits that it sets, and in policy.Attempt. Set it if the
+	// server greets its clients or sends keep-alives with data, for example as events of
+	// the type ping. It decides nothing about which events the loop is given. It is
+	// called on the goroutine that ranges, once for each event, before the loop is given
+	// it. Nil means that an event whose data is not empty is a message.
+	IsMessage func(Event) bool
+
+	// Linger is the longest that leaving the loop by break or return waits for the end
+	// of the response, so that its connection can be used again: useful where the
+	// response ends soon after the event that the loop is left at, as with the answer
+	// of a language model or of MCP, since over HTTP/1.1 an unfinished response costs
+	// its connection. At most 256 KiB are read, and thrown away. Zero or less means
+	// that the connection is left at once. Even then net/http may read a little by
+	// itself, from Go 1.27 on.
+	Linger time.Duration
+
 	// MaxEventSize is the largest event accepted, in bytes: the line being read
 	// plus the data collected before it, plus what the event's type and ID have
 	// beyond 4 KiB; [Decoder.SetMaxEventSize] has the details. A larger one ends
@@ -64,8 +82,12 @@ type Client struct {
 	// means no limit.
 	MaxEventSize int
 
-	// Trace, if not nil, is told what the stream is doing.
-	Trace *Trace
+	// Trace, if not nil, makes the Trace of each stream, which is told what the
+	// stream is doing. It is called once, when the stream is first ranged over and
+	// on that goroutine, with the stream's request, which is read only: the one given
+	// to Client.Stream, the next of Client.Adopt, or else the adopted response's own,
+	// which may be nil. It may return nil: then nobody is told.
+	Trace func(*http.Request) *Trace
 }
 
 const (
@@ -88,7 +110,9 @@ func Get(ctx context.Context, url string) iter.Seq2[Event, error] {
 	if err != nil {
 		// The text of err shows the URL, and the URL may hold secrets.
 		req, _ = http.NewRequestWithContext(ctx, http.MethodGet, "", nil)
-		return newStream(Client{}, req, nil, &unsendableError{"the URL does not parse", err}).Events()
+		unsendable := &unsendableError{"the URL does not parse", err}
+		client := Client{Prepare: func(*http.Request) error { return unsendable }}
+		return client.Stream(req).Events()
 	}
 	return new(Client).Stream(req).Events()
 }
@@ -111,7 +135,7 @@ func (c *Client) Stream(req *http.Request) *Stream {
 	if req == nil {
 		panic("eventsource: Client.Stream with a nil Request")
 	}
-	return newStream(*c, req, nil, nil)
+	return newStream(*c, req, nil)
 }
 
 // Adopt returns a stream whose first attempt is a response already in hand,
@@ -121,14 +145,17 @@ func (c *Client) Stream(req *http.Request) *Stream {
 // is nil.
 //
 // The context of next governs the stream, including the adopted body; if next is
-// nil, that of resp.Request does, if there is one. The body belongs to the stream
-// once the stream is ranged over; until then it is the caller's to close. Closing
-// it must end a Read that is under way, as it does for the bodies of net/http: that
-// is how timeouts, Reconnect and the context end the attempt. IdleTimeout applies to
-// the body; ConnectTimeout does not.
+// nil, that of resp.Request does, if there is one. IdleTimeout applies to the body;
+// ConnectTimeout does not.
+//
+// The stream closes the body if it is ranged over. If the loop may never be entered,
+// because something can fail before it, defer resp.Body.Close() as for any response:
+// closing the body twice does no harm. Closing it must end a Read that is under way, as
+// it does for the bodies of net/http: that is how timeouts, Reconnect and the context
+// end the attempt.
 func (c *Client) Adopt(resp *http.Response, next *http.Request) *Stream {
 	if resp == nil {
 		panic("eventsource: Client.Adopt with a nil Response")
 	}
-	return newStream(*c, next, resp, nil)
+	return newStream(*c, next, resp)
 }

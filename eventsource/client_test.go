@@ -61,8 +61,8 @@ func TestMistakesPanic(t *testing.T) {
 		"eventsource: Client.Stream with a nil Request": func() { client.Stream(nil) },
 		"eventsource: Client.Adopt with a nil Response": func() { client.Adopt(nil, req) },
 		"eventsource: Get with a nil Context":           func() { eventsource.Get(none, "http://server.test") },
-		"eventsource: Client.Policy returned nil": func() {
-			(&eventsource.Client{Policy: func() policy.Reconnector { return nil }}).Stream(req)
+		"eventsource: New of Client.Policy returned nil": func() {
+			(&eventsource.Client{Policy: policy.Constructor(func() policy.Reconnector { return nil })}).Stream(req)
 		},
 	} {
 		t.Run(want, func(t *testing.T) {

@@ -41,7 +41,7 @@
 // the server sends anything regularly, set an idle timeout:
 //
 //	client := &eventsource.Client{
-//		Policy:      policy.Rules{Budget: time.Minute, MaxFruitless: 5}.New,
+//		Policy:      policy.Rules{Budget: time.Minute, MaxFruitless: 5},
 //		IdleTimeout: 45 * time.Second,
 //	}
 //	req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
@@ -55,8 +55,8 @@
 //
 // A language model answers a POST with one response. [Client.Stream] never sends a
 // POST twice unless it has an Idempotency-Key, and its stream ends when the response
-// does. For a response that another library has received there are [Client.Adopt],
-// and [Decoder], which only decodes.
+// does. For a response that another library has received there are [CheckResponse],
+// [Client.Adopt], and [Decoder], which only decodes.
 //
 // # Credentials
 //
@@ -68,8 +68,8 @@
 //
 // # Watching
 //
-// A [Trace] has hooks for connections, ends, waits and comments, and [LogTrace]
-// writes them to a log. Nothing that this package writes shows the query or the user
+// A [Trace] has hooks for connections, ends, waits and comments of one stream, and
+// [LogTrace] writes them to a log. Nothing that this package writes shows the query or the user
 // info of a URL, the value of a header except the media type, or a last event ID.
 //
 // # Guarantees

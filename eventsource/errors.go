@@ -71,6 +71,10 @@ func statusText(code int) string {
 // A StopError ends a stream when its policy or the engine gives up. It wraps both
 // the reason and the cause of the last attempt's end, so errors.Is and errors.As
 // reach either.
+//
+// If a wait cannot end before the context's deadline, the stream ends at once with a
+// StopError that is a context.DeadlineExceeded. The end of the context itself is not a
+// StopError: the loop is given the context's cause as it is.
 type StopError struct {
 	Reason  error          // why there is no further attempt
 	Attempt policy.Attempt // the last one; its Err may be nil

@@ -30,7 +30,7 @@ func TestStopErrorText(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := serve(t, []Step{Refuse})
-				s := play(t, srv, eventsource.Client{Policy: func() policy.Reconnector { return c.decide }})
+				s := play(t, srv, eventsource.Client{Policy: policy.Constructor(func() policy.Reconnector { return c.decide })})
 				if s.err == nil || s.err.Error() != c.want || c.is != nil && !errors.Is(s.err, c.is) || !errors.Is(s.err, syscall.ECONNREFUSED) {
 					t.Errorf("the error is\n%v\nwant\n%s", s.err, c.want)
 				}

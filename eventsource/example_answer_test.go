@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/reprise-sse/reprise/eventsource"
 	"github.com/reprise-sse/reprise/eventsource/eventsourcetest"
@@ -28,10 +29,15 @@ func ask(ctx context.Context, client *eventsource.Client, url, question string, 
 	req.Header.Set("Content-Type", "application/json")
 
 	for event, err := range client.Stream(req).Events() {
-		if err != nil {
+		var stop *eventsource.StopError
+		switch {
+		case errors.As(err, &stop) && stop.Attempt.Events > 0:
+			return fmt.Errorf("the answer broke off: %w", stop.Attempt.Err)
+		case err != nil:
 			return err
-		}
-		if event.Data == "[DONE]" {
+		case event.Type == "error": // told in the stream, because its status was sent long before
+			return fmt.Errorf("the model failed: %s", event.Data)
+		case event.Data == "[DONE]":
 			return nil
 		}
 		var token struct{ Text string }
@@ -53,7 +59,9 @@ func Example_answer() {
 	server.Start()
 	defer server.Close()
 
-	client := &eventsource.Client{HTTPClient: server.Client()}
+	// The response ends right after [DONE]. To wait for that costs nothing, and the
+	// next question can use the same connection.
+	client := &eventsource.Client{HTTPClient: server.Client(), Linger: 50 * time.Millisecond}
 	err := ask(context.Background(), client, server.URL, "What is SSE short for?", os.Stdout)
 	fmt.Println()
 	fmt.Println("error:", err)

@@ -28,12 +28,14 @@ func Example_budget() {
 		Policy: policy.Rules{
 			Budget: time.Minute,
 			Jitter: -1, // so that the output is always the same
-		}.New,
+		},
 		Clock: fake,
-		Trace: &eventsource.Trace{Wait: func(w eventsource.WaitInfo) {
-			fmt.Println("waiting", w.Waited)
-			fake.Advance(w.Waited)
-		}},
+		Trace: func(*http.Request) *eventsource.Trace {
+			return &eventsource.Trace{Wait: func(w eventsource.WaitInfo) {
+				fmt.Println("waiting", w.Waited)
+				fake.Advance(w.Waited)
+			}}
+		},
 	}
 	req, err := http.NewRequest(http.MethodGet, server.URL, nil)
 	if err != nil {

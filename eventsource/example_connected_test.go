@@ -30,9 +30,11 @@ func ExampleTrace_open() {
 	signal := sync.OnceFunc(func() { close(ready) })
 	client := &eventsource.Client{
 		HTTPClient: server.Client(),
-		Trace: &eventsource.Trace{
-			Open: func(eventsource.OpenInfo) { signal() },
-			Done: func(error) { signal() }, // it may never open
+		Trace: func(*http.Request) *eventsource.Trace {
+			return &eventsource.Trace{
+				Open: func(eventsource.OpenInfo) { signal() },
+				Done: func(error) { signal() }, // it may never open
+			}
 		},
 	}
 	req, err := http.NewRequest(http.MethodGet, server.URL, nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 )
 
-// Watching a stream in a log. To have one hook more, set it: LogTrace returns a
-// Trace like any other.
+// Watching a stream in a log. To have one more hook, set it: what LogTrace returns makes
+// a Trace like any other for each stream.
 func ExampleLogTrace() {
 	fake := clock.NewFake(time.Time{})
 	server := &eventsourcetest.Server{Clock: fake, Script: [][]eventsourcetest.Step{
@@ -30,15 +30,21 @@ func ExampleLogTrace() {
 			return attr
 		},
 	}))
-	trace := eventsource.LogTrace(logger)
-	logWait := trace.Wait
-	trace.Wait = func(w eventsource.WaitInfo) {
-		logWait(w)
-		fake.Advance(w.Waited)
+	newTrace := eventsource.LogTrace(logger)
+	client := &eventsource.Client{
+		HTTPClient: server.Client(),
+		Clock:      fake,
+		Trace: func(req *http.Request) *eventsource.Trace {
+			trace := newTrace(req)
+			logWait := trace.Wait
+			trace.Wait = func(w eventsource.WaitInfo) {
+				logWait(w)
+				fake.Advance(w.Waited)
+			}
+			return trace
+		},
 	}
-
-	client := &eventsource.Client{HTTPClient: server.Client(), Clock: fake, Trace: trace}
-	req, err := http.NewRequest(http.MethodGet, server.URL, nil)
+	req, err := http.NewRequest(http.MethodGet, "http://feed.test/prices?token=secret", nil)
 	if err != nil {
 		panic(err)
 	}
@@ -46,11 +52,11 @@ func ExampleLogTrace() {
 		logger.Info("in the loop", "data", event.Data, "failed", err != nil)
 	}
 	// Output:
-	// level=INFO msg="event stream: open" attempt=1
+	// level=INFO msg="event stream: open" stream=1 method=GET url=http://feed.test/prices attempt=1
 	// level=INFO msg="in the loop" data=a failed=false
-	// level=WARN msg="event stream: attempt ended" attempt=1 kind=dropped events=1 after=0s status=200 error="eventsource: the stream broke: unexpected EOF"
-	// level=INFO msg="event stream: waiting" attempt=2 wait=5s asked=5s decided=5s
-	// level=WARN msg="event stream: attempt ended" attempt=2 kind=rejected events=0 after=0s status=403 error="eventsource: the server answered 403 Forbidden instead of an event stream"
-	// level=ERROR msg="event stream: over" error="eventsource: the server answered 403 Forbidden instead of an event stream"
+	// level=WARN msg="event stream: attempt ended" stream=1 method=GET url=http://feed.test/prices attempt=1 kind=dropped events=1 after=0s status=200 error="eventsource: the stream broke: unexpected EOF"
+	// level=INFO msg="event stream: waiting" stream=1 method=GET url=http://feed.test/prices attempt=2 wait=5s asked=5s decided=5s
+	// level=WARN msg="event stream: attempt ended" stream=1 method=GET url=http://feed.test/prices attempt=2 kind=rejected events=0 after=0s status=403 error="eventsource: the server answered 403 Forbidden instead of an event stream"
+	// level=ERROR msg="event stream: over" stream=1 method=GET url=http://feed.test/prices error="eventsource: the server answered 403 Forbidden instead of an event stream"
 	// level=INFO msg="in the loop" data="" failed=true
 }

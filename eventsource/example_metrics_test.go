@@ -3,77 +3,95 @@ package eventsource_test
 import (
 	"expvar"
 	"fmt"
+	"iter"
 	"net/http"
 	"time"
 
-	"github.com/reprise-sse/reprise/clock"
 	"github.com/reprise-sse/reprise/eventsource"
 	"github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// traceInto returns a Trace that counts into metrics. Each stream needs one of its
-// own, because an attempt that the loop leaves has no End: that its connection is
-// closed then is known from Done and from its having been open.
-func traceInto(metrics *expvar.Map) *eventsource.Trace {
-	open := false
-	closed := func() {
-		if open {
-			open = false
-			metrics.Add("open", -1)
-		}
-	}
-	return &eventsource.Trace{
-		Open: func(eventsource.OpenInfo) {
-			open = true
-			metrics.Add("open", 1)
-		},
-		End: func(a policy.Attempt) {
-			closed()
-			metrics.Add("attempts_"+a.Kind.String(), 1)
-			metrics.Add("messages", int64(a.Messages))
-		},
-		Wait: func(w eventsource.WaitInfo) { metrics.AddFloat("waited_seconds", w.Waited.Seconds()) },
-		Done: func(err error) {
-			closed()
-			if err != nil {
-				metrics.Add("given_up", 1)
+// traceInto returns a constructor of Traces that count into metrics.
+func traceInto(metrics *expvar.Map) func(*http.Request) *eventsource.Trace {
+	return func(*http.Request) *eventsource.Trace {
+		metrics.Add("streams", 1)
+		open := false // this stream's
+		closed := func() {
+			if open {
+				open = false
+				metrics.Add("open", -1)
 			}
-		},
+		}
+		return &eventsource.Trace{
+			Open: func(eventsource.OpenInfo) {
+				open = true
+				metrics.Add("open", 1)
+			},
+			End: func(a policy.Attempt) {
+				closed()
+				metrics.Add("attempts_"+a.Kind.String(), 1)
+			},
+			Wait: func(w eventsource.WaitInfo) { metrics.AddFloat("waited_seconds", w.Waited.Seconds()) },
+			Done: func(err error) {
+				closed() // an attempt that the loop leaves has no End
+				metrics.Add("streams", -1)
+				if err != nil {
+					metrics.Add("given_up", 1)
+				}
+			},
+		}
 	}
 }
 
-// Metrics of streams, here with expvar. A program would make the map with
-// expvar.NewMap, which publishes it at /debug/vars.
+// counted yields events and counts them as they come, in the loop: a Trace is not told
+// of single events.
+func counted(metrics *expvar.Map, events iter.Seq2[eventsource.Event, error]) iter.Seq2[eventsource.Event, error] {
+	return func(yield func(eventsource.Event, error) bool) {
+		for event, err := range events {
+			if err == nil && event.Data != "" {
+				metrics.Add("messages", 1)
+			}
+			if !yield(event, err) {
+				return
+			}
+		}
+	}
+}
+
+// Metrics of all the streams of a client, here with expvar. A program would make the map
+// with expvar.NewMap, which publishes it at /debug/vars.
 func ExampleTrace_metrics() {
-	fake := clock.NewFake(time.Time{})
-	server := &eventsourcetest.Server{Clock: fake, Script: [][]eventsourcetest.Step{
-		{eventsourcetest.Retry(2 * time.Second), eventsourcetest.Event{Data: "a"}, eventsourcetest.Cut},
+	server := &eventsourcetest.Server{Script: [][]eventsourcetest.Step{
+		{eventsourcetest.Retry(time.Millisecond), eventsourcetest.Event{Data: "a"}, eventsourcetest.Cut},
 		{eventsourcetest.Refuse},
-		{eventsourcetest.Event{Data: "b"}, eventsourcetest.Event{Data: "c"}},
+		{eventsourcetest.Event{Data: "b"}, eventsourcetest.Event{Data: "c"}, eventsourcetest.Stall},
 	}}
 	server.Start()
 	defer server.Close()
 
 	metrics := new(expvar.Map)
-	trace := traceInto(metrics)
-	countWait := trace.Wait
-	trace.Wait = func(w eventsource.WaitInfo) { // so that the example takes no time
-		countWait(w)
-		fake.Advance(w.Waited)
+	client := &eventsource.Client{
+		HTTPClient: server.Client(),
+		Policy:     policy.Rules{Floor: time.Millisecond, Jitter: -1, MaxDelay: time.Millisecond},
+		Trace:      traceInto(metrics),
 	}
-	client := &eventsource.Client{HTTPClient: server.Client(), Clock: fake, Trace: trace}
 	req, err := http.NewRequest(http.MethodGet, server.URL, nil)
 	if err != nil {
 		panic(err)
 	}
-	for event, err := range client.Stream(req).Events() {
+	for event, err := range counted(metrics, client.Stream(req).Events()) {
 		fmt.Println(event.Data, err)
+		if event.Data == "c" {
+			fmt.Println("now:", metrics)
+			break
+		}
 	}
-	fmt.Println(metrics)
+	fmt.Println("after:", metrics)
 	// Output:
 	// a <nil>
 	// b <nil>
 	// c <nil>
-	// {"attempts_dropped": 1, "attempts_ended": 1, "attempts_failed": 1, "attempts_rejected": 1, "messages": 3, "open": 0, "waited_seconds": 6}
+	// now: {"attempts_dropped": 1, "attempts_failed": 1, "messages": 3, "open": 1, "streams": 1, "waited_seconds": 0.002}
+	// after: {"attempts_dropped": 1, "attempts_failed": 1, "messages": 3, "open": 0, "streams": 0, "waited_seconds": 0.002}
 }

@@ -25,7 +25,7 @@ func (f failFirst) Next(a policy.Attempt) policy.Decision {
 	return f.Reconnector.Next(a)
 }
 
-func newFailFirst() policy.Reconnector { return failFirst{policy.Resilient()} }
+func newFailFirst() policy.Reconnector { return failFirst{policy.Resilient().New()} }
 
 // A policy of one's own, which knows one case better than the rules.
 func ExampleClient_policy() {
@@ -39,9 +39,11 @@ func ExampleClient_policy() {
 
 		client := &eventsource.Client{
 			HTTPClient: server.Client(),
-			Policy:     newFailFirst,
+			Policy:     policy.Constructor(newFailFirst),
 			Clock:      fake,
-			Trace:      &eventsource.Trace{Wait: func(w eventsource.WaitInfo) { fake.Advance(w.Waited) }},
+			Trace: func(*http.Request) *eventsource.Trace {
+				return &eventsource.Trace{Wait: func(w eventsource.WaitInfo) { fake.Advance(w.Waited) }}
+			},
 		}
 		req, err := http.NewRequest(http.MethodGet, server.URL, nil)
 		if err != nil {

@@ -1,7 +1,9 @@
 package eventsource_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -32,31 +34,73 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if last != "" {
 		req.Header.Set("Last-Event-ID", last)
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
+
+	// The response opens when the server's has, so that the browser is told of a
+	// refusal, and of a 204, which makes it stop. Comments are passed on because other
+	// proxies cut a connection that they take to be idle.
+	opened := false
 	flush := http.NewResponseController(w).Flush
-	if flush() != nil {
-		return
+	client := *p.Client
+	client.Trace = func(req *http.Request) *eventsource.Trace {
+		trace := new(eventsource.Trace)
+		if p.Client.Trace != nil {
+			trace = p.Client.Trace(req)
+		}
+		trace.Open = func(eventsource.OpenInfo) {
+			if !opened {
+				opened = true
+				w.Header().Set("Content-Type", "text/event-stream")
+				w.Header().Set("Cache-Control", "no-store")
+				flush()
+			}
+		}
+		trace.Retry = func(d time.Duration) {
+			fmt.Fprintf(w, "retry: %d\n", d.Milliseconds())
+			flush()
+		}
+		trace.Comment = func(text string) {
+			fmt.Fprintf(w, ": %s\n", text)
+			flush()
+		}
+		return trace
 	}
-	for event, err := range p.Client.Stream(req).Events() {
-		if err != nil {
+
+	for event, err := range client.Stream(req).Events() {
+		var refusal *eventsource.ResponseError
+		switch {
+		case err == nil:
+		case opened:
 			return // the end of the response makes the browser come back
+		case errors.As(err, &refusal) && refusal.StatusCode >= 400:
+			http.Error(w, http.StatusText(refusal.StatusCode), refusal.StatusCode)
+			return
+		default:
+			http.Error(w, "there is no stream", http.StatusBadGateway)
+			return
 		}
-		if event.Type != "message" {
-			fmt.Fprintf(w, "event: %s\n", event.Type)
-		}
-		if event.LastEventID != last {
-			last = event.LastEventID
-			fmt.Fprintf(w, "id: %s\n", last)
-		}
-		for line := range strings.SplitSeq(event.Data, "\n") {
-			fmt.Fprintf(w, "data: %s\n", line)
-		}
-		fmt.Fprintln(w)
+		writeEvent(w, event, &last)
 		if flush() != nil {
 			return
 		}
 	}
+	if !opened {
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// writeEvent writes an event, with its ID if that is not the last one.
+func writeEvent(w io.Writer, event eventsource.Event, last *string) {
+	if event.Type != "message" {
+		fmt.Fprintf(w, "event: %s\n", event.Type)
+	}
+	if event.LastEventID != *last {
+		*last = event.LastEventID
+		fmt.Fprintf(w, "id: %s\n", *last)
+	}
+	for line := range strings.SplitSeq(event.Data, "\n") {
+		fmt.Fprintf(w, "data: %s\n", line)
+	}
+	fmt.Fprintln(w)
 }
 
 // A proxy for browsers, whose stream goes on through a broken connection to the
@@ -64,8 +108,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func Example_proxy() {
 	fake := clock.NewFake(time.Time{})
 	server := &eventsourcetest.Server{Clock: fake, Script: [][]eventsourcetest.Step{
-		{eventsourcetest.Event{ID: "8", Data: "two\nlines"}, eventsourcetest.Send("id: 9\ndata: brok"), eventsourcetest.Cut},
-		{eventsourcetest.Event{ID: "9", Type: "alert", Data: "whole"}},
+		{eventsourcetest.Retry(2 * time.Second), eventsourcetest.Event{ID: "8", Data: "two\nlines"}, eventsourcetest.Send("id: 9\ndata: brok"), eventsourcetest.Cut},
+		{eventsourcetest.Comment("still here"), eventsourcetest.Event{ID: "9", Type: "alert", Data: "whole"}},
 	}}
 	server.Start()
 	defer server.Close()
@@ -73,7 +117,9 @@ func Example_proxy() {
 	proxy := &Proxy{URL: server.URL, Client: &eventsource.Client{
 		HTTPClient: server.Client(),
 		Clock:      fake,
-		Trace:      &eventsource.Trace{Wait: func(w eventsource.WaitInfo) { fake.Advance(w.Waited) }},
+		Trace: func(*http.Request) *eventsource.Trace {
+			return &eventsource.Trace{Wait: func(w eventsource.WaitInfo) { fake.Advance(w.Waited) }}
+		},
 	}}
 	browser := httptest.NewRequest(http.MethodGet, "/events", nil)
 	browser.Header.Set("Last-Event-ID", "7")
@@ -85,10 +131,12 @@ func Example_proxy() {
 		fmt.Printf("request %d with Last-Event-ID %q\n", r.Number, r.LastEventID)
 	}
 	// Output:
+	// retry: 2000
 	// id: 8
 	// data: two
 	// data: lines
 	//
+	// : still here
 	// event: alert
 	// id: 9
 	// data: whole

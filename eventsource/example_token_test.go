@@ -45,7 +45,9 @@ func ExampleClient_prepare() {
 		},
 		// So that the example takes no time:
 		Clock: fake,
-		Trace: &eventsource.Trace{Wait: func(w eventsource.WaitInfo) { fake.Advance(w.Waited) }},
+		Trace: func(*http.Request) *eventsource.Trace {
+			return &eventsource.Trace{Wait: func(w eventsource.WaitInfo) { fake.Advance(w.Waited) }}
+		},
 	}
 	req, err := http.NewRequest(http.MethodGet, server.URL, nil)
 	if err != nil {

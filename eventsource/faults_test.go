@@ -61,7 +61,7 @@ func newFaultyPath(t *testing.T, plan func(n int) faultproxy.Fault, script ...[]
 	p.transport, p.sent = &http.Transport{}, make(chan struct{}, 1)
 	t.Cleanup(p.transport.CloseIdleConnections)
 	p.client = eventsource.Client{
-		HTTPClient: &http.Client{Transport: roundTripperFunc(p.roundTrip)}, Policy: strict, Clock: p.clock, Trace: p.advancing(p.clock),
+		HTTPClient: &http.Client{Transport: roundTripperFunc(p.roundTrip)}, Policy: strict, Clock: p.clock, Trace: func(*http.Request) *eventsource.Trace { return p.advancing(p.clock) },
 	}
 	return p
 }
@@ -216,7 +216,7 @@ func TestFaultCutWithoutLength(t *testing.T) {
 	server := rawServer(t, head+text)
 	for n := range len(text) {
 		proxy := faultproxy.Start(server, firstOnly(faultproxy.Cut(len(head)+n)))
-		client := eventsource.Client{HTTPClient: &http.Client{Transport: &http.Transport{}}, Policy: policy.Never}
+		client := eventsource.Client{HTTPClient: &http.Client{Transport: &http.Transport{}}, Policy: policy.Never()}
 		data, err := collect(client.Stream(request(t.Context(), t, "http://"+proxy.Addr())))
 		whole := strings.LastIndex(text[:n], "\n\n") + 1 // where the last event that is whole ends
 		inEvent := strings.Contains(text[whole:n], "\ndata")
@@ -246,7 +246,7 @@ func TestFaultBeforeTheHeader(t *testing.T) {
 				p.Script = p.Script[1:]
 			}
 			p.clock, p.client.Clock = fake, fake
-			p.client.Trace = p.advancing(fake)
+			p.client.Trace = func(*http.Request) *eventsource.Trace { return p.advancing(fake) }
 			p.client.ConnectTimeout = c.timeout
 			p.run(t)
 			<-p.sent
@@ -275,7 +275,7 @@ func TestFaultOneByteAtATime(t *testing.T) {
 	p := newFaultyPath(t, firstOnly(faultproxy.Throttle(1, time.Second, fake)),
 		[]Step{Send("id: 1\ndata: a\n\nid: 2\r\ndata: b\r\n\r\nid: 3\rdata: c\r\r"), Stall})
 	p.clock, p.client.Clock = fake, fake
-	p.client.Trace = p.advancing(fake)
+	p.client.Trace = func(*http.Request) *eventsource.Trace { return p.advancing(fake) }
 	p.client.ConnectTimeout = -1
 	p.run(t)
 	var data []string
@@ -350,7 +350,7 @@ func TestFaultSilence(t *testing.T) {
 func TestFaultRefusedThenBack(t *testing.T) {
 	p := newFaultyPath(t, nil, []Step{numbered(1), Cut}, []Step{numbered(2), End})
 	p.proxy.Down()
-	trace := p.client.Trace
+	trace := p.client.Trace(nil)
 	wait := trace.Wait
 	trace.Wait = func(i eventsource.WaitInfo) {
 		switch i.Number {
@@ -363,6 +363,7 @@ func TestFaultRefusedThenBack(t *testing.T) {
 		}
 		wait(i)
 	}
+	p.client.Trace = traceOf(trace)
 	p.run(t)
 	if diff := cmp.Diff([]string{"1", "2"}, p.rest()); diff != "" || p.err != nil {
 		t.Errorf("error %v, events (-want +got):\n%s", p.err, diff)
@@ -392,12 +393,13 @@ func TestFaultDNS(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "udp", dns.addr)
 	}}
 	p.transport.DialContext = (&net.Dialer{Resolver: resolver}).DialContext
-	trace := p.client.Trace
+	trace := p.client.Trace(nil)
 	wait := trace.Wait
 	trace.Wait = func(i eventsource.WaitInfo) {
 		dns.answer(map[int]int{2: nxDomain, 3: servFail}[i.Number]) // 0 is success
 		wait(i)
 	}
+	p.client.Trace = traceOf(trace)
 	dns.answer(nxDomain)
 	_, port, err := net.SplitHostPort(p.proxy.Addr())
 	if err != nil {
@@ -412,8 +414,8 @@ func TestFaultDNS(t *testing.T) {
 	}
 	for _, a := range p.ends[:3] {
 		var failure *net.DNSError
-		if a.Kind != policy.Failed || !errors.As(a.Err, &failure) || a.Futile {
-			t.Errorf("attempt %d ended %v with %v; futile: %v", a.Number, a.Kind, a.Err, a.Futile)
+		if a.Kind != policy.Failed || !errors.As(a.Err, &failure) || a.Permanent {
+			t.Errorf("attempt %d ended %v with %v; futile: %v", a.Number, a.Kind, a.Err, a.Permanent)
 		} else if failure.IsNotFound != (a.Number < 3) {
 			t.Errorf("attempt %d: not found: %v", a.Number, failure.IsNotFound)
 		}
@@ -580,7 +582,7 @@ func TestHTTP2Faults(t *testing.T) {
 				var w watcher
 				var ids []string // that the requests had
 				client := eventsource.Client{
-					HTTPClient: srv.Client(), Policy: strict, Clock: fake, Trace: w.advancing(fake),
+					HTTPClient: srv.Client(), Policy: strict, Clock: fake, Trace: func(*http.Request) *eventsource.Trace { return w.advancing(fake) },
 					Prepare: func(req *http.Request) error { ids = append(ids, req.Header.Get("Last-Event-ID")); return nil },
 				}
 				data, err := collect(client.Stream(request(t.Context(), t, srv.URL)))

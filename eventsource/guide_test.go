@@ -104,7 +104,7 @@ func TestGuideDiagram(t *testing.T) {
 		{name: "too large", script: [][]Step{{event}}, client: eventsource.Client{MaxEventSize: 5}},
 		{
 			name: "no message in time", script: [][]Step{{event, End}, silence, stall},
-			client: eventsource.Client{Policy: func() policy.Reconnector { return within }},
+			client: eventsource.Client{Policy: policy.Constructor(func() policy.Reconnector { return within })},
 		},
 		{name: "restarted while open", script: [][]Step{{event, Stall}}, loop: reconnect},
 		{name: "restarted while connecting", script: [][]Step{stall}, begin: reconnectLater},
@@ -147,12 +147,12 @@ func (w walk) take(t *testing.T, taken arrows) {
 	client := w.client
 	client.HTTPClient = server.Client()
 	client.Prepare = func(*http.Request) error { enter("Connecting", ""); return nil }
-	client.Trace = &eventsource.Trace{
+	client.Trace = traceOf(&eventsource.Trace{
 		Open: func(eventsource.OpenInfo) { enter("Open", "") },
 		End:  func(a policy.Attempt) { enter("Deciding", a.Kind.String()) },
 		Wait: func(eventsource.WaitInfo) { enter("Waiting", "") },
 		Done: func(error) { enter("Over", "") },
-	}
+	})
 	req := request(ctx, t, server.URL)
 	stream := client.Stream(req)
 	if w.adopt {

@@ -36,7 +36,11 @@ func TestContentCoding(t *testing.T) {
 		"br":             {"data: x\n\n", false},
 		"deflate":        {"data: x\n\n", false},
 		"gzip, gzip":     {"data: x\n\n", false},
-		"nonsense":       {"data: x\n\n", false},
+		"zstd":           {"data: x\n\n", false},
+		"Compress":       {"data: x\n\n", false},
+		"none":           {"data: x\n\n", true},
+		"utf-8, binary":  {"data: x\n\n", true},
+		"none, gzip":     {string(member("data: x\n\n")), true},
 	} {
 		a := eventStream(c.body)
 		a.Headers = append(a.Headers, "Content-Encoding: "+coding)
@@ -168,7 +172,7 @@ func TestGzip(t *testing.T) {
 				srv := serve(append([]Step{Status{Header: header}}, c.steps...))
 				client := eventsource.Client{HTTPClient: srv.Client()}
 				var w watcher
-				client.Trace = w.trace()
+				client.Trace = traceOf(w.trace())
 				req := request(t.Context(), t, srv.URL)
 				req.Header.Set("Accept-Encoding", "gzip")
 				var got []string

@@ -11,9 +11,11 @@ import (
 const (
 	headerAccept          = "Accept"
 	headerAcceptEncoding  = "Accept-Encoding"
+	headerAuthorization   = "Authorization"
 	headerCacheControl    = "Cache-Control"
 	headerContentEncoding = "Content-Encoding"
 	headerContentType     = "Content-Type"
+	headerCookie          = "Cookie"
 	headerDate            = "Date"
 	headerLastEventID     = "Last-Event-Id" // the standard writes Last-Event-ID
 	headerPragma          = "Pragma"
@@ -87,25 +89,41 @@ func mimeEssence(contentType []string) (essence string) {
 	for value := range splitHeader(contentType) {
 		// Mimesniff, parse a MIME type
 		value, _, _ = strings.Cut(value, ";")
-		value = strings.ToLower(strings.Trim(value, "\t\n\r "))
+		value = strings.Trim(value, "\t\n\r ")
 		typ, subtype, ok := strings.Cut(value, "/")
 		if ok && isToken(typ) && isToken(subtype) && value != "*/*" {
-			essence = value
+			essence = strings.ToLower(value) // of tokens, which are ASCII
 		}
 	}
 	return essence
 }
 
-// contentCoding returns the content codings of a response in lower case, without
-// identity; several are joined with a comma.
-func contentCoding(h http.Header) string {
-	var codings []string
-	for coding := range splitHeader(h.Values(headerContentEncoding)) {
-		if coding = strings.ToLower(coding); coding != "" && coding != "identity" {
-			codings = append(codings, coding)
+// contentCodings are those of IANA's registry but identity, and whether this package can
+// decode them.
+var contentCodings = map[string]bool{
+	"gzip": true, "x-gzip": true,
+	"aes128gcm": false, "br": false, "compress": false, "dcb": false, "dcz": false, "deflate": false,
+	"exi": false, "pack200-gzip": false, "x-compress": false, "zstd": false,
+}
+
+// contentCoding returns the content codings of a response, in lower case and joined with
+// a comma, and whether this package can decode them. What is not a coding, such as the
+// none or utf-8 of a careless server, is ignored, as in Fetch, handle content codings.
+func contentCoding(h http.Header) (coding string, decodable bool) {
+	decodable = true
+	for value := range splitHeader(h.Values(headerContentEncoding)) {
+		value = strings.ToLower(value)
+		known, ok := contentCodings[value]
+		switch {
+		case !ok:
+			continue
+		case coding != "":
+			coding, decodable = coding+", "+value, false
+		default:
+			coding, decodable = value, known
 		}
 	}
-	return strings.Join(codings, ",")
+	return coding, decodable
 }
 
 // splitHeader yields the values of a header: its lines joined and split again at
@@ -134,8 +152,8 @@ func splitHeader(lines []string) func(yield func(string) bool) {
 // retryAfter returns the wait that the Retry-After headers of a refusal ask for,
 // the longest if there are several (RFC 9110 §10.2.3). A date counts from the
 // response's own Date, if there is one, so that the clocks of the two hosts need
-// not agree.
-func retryAfter(h http.Header) (wait time.Duration) {
+// not agree, and else from now.
+func retryAfter(h http.Header, now time.Time) (wait time.Duration) {
 	for _, value := range h.Values(headerRetryAfter) {
 		if d, ok := parseDuration(value, time.Second); ok {
 			wait = max(wait, d)
@@ -145,11 +163,11 @@ func retryAfter(h http.Header) (wait time.Duration) {
 		if err != nil {
 			continue
 		}
-		now, err := http.ParseTime(h.Get(headerDate))
-		if err != nil {
-			now = time.Now()
+		if sent, err := http.ParseTime(h.Get(headerDate)); err == nil {
+			wait = max(wait, date.Sub(sent))
+		} else {
+			wait = max(wait, date.Sub(now))
 		}
-		wait = max(wait, date.Sub(now))
 	}
 	return wait
 }

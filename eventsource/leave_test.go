@@ -145,7 +145,7 @@ func TestG7TimerThatFiresAtOnce(t *testing.T) {
 		rt := answers(refuse(errCut), status(204))
 		c := rt.client(eventsource.Client{Clock: hastyClock{clock.NewFake(time.Time{})}, ConnectTimeout: -1})
 		var s *eventsource.Stream
-		c.Trace = &eventsource.Trace{End: func(policy.Attempt) { s.Reconnect() }}
+		c.Trace = traceOf(&eventsource.Trace{End: func(policy.Attempt) { s.Reconnect() }})
 		s = c.Stream(get(t.Context()))
 		if _, err := collect(s); err != nil || len(rt.requests) != 2 {
 			t.Errorf("%d requests, then %v", len(rt.requests), err)
@@ -234,13 +234,13 @@ func interleave(rng *rand.Rand, url string, counter *bodyCounter) (wrong string)
 		HTTPClient:  &http.Client{Transport: counter},
 		Clock:       fake,
 		IdleTimeout: time.Minute,
-		Policy: func() policy.Reconnector {
+		Policy: policy.Constructor(func() policy.Reconnector {
 			rng := rand.New(rand.NewPCG(waits, 0))
 			return policy.Func(func(policy.Attempt) policy.Decision {
 				return policy.After(time.Duration(rng.IntN(1000)) * time.Millisecond).Within(time.Minute)
 			})
-		},
-		Trace: &eventsource.Trace{Done: func(err error) { dones = append(dones, err) }},
+		}),
+		Trace: traceOf(&eventsource.Trace{Done: func(err error) { dones = append(dones, err) }}),
 	}
 	s := c.Stream(req)
 
@@ -387,7 +387,7 @@ func TestCloseIsFinal(t *testing.T) {
 		}
 		client := eventsource.Client{
 			HTTPClient: &http.Client{Transport: server}, Clock: server.clock,
-			Trace: &eventsource.Trace{
+			Trace: traceOf(&eventsource.Trace{
 				Connect: func(eventsource.ConnectInfo) { leave("connect") },
 				Open:    func(eventsource.OpenInfo) { leave("open") },
 				Comment: func(string) { leave("comment") },
@@ -396,7 +396,7 @@ func TestCloseIsFinal(t *testing.T) {
 					leave("wait")
 					server.clock.Advance(w.Waited)
 				},
-			},
+			}),
 		}
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, origin1+"/stream", nil)
 		if err != nil {

@@ -138,7 +138,7 @@ func TestMaxEventSizeOfAStream(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			event := Send("data: " + strings.Repeat("a", tt.size) + "\n\n")
 			srv := serve(t, []Step{event, End}, []Step{event, End})
-			s := play(t, srv, eventsource.Client{MaxEventSize: tt.limit, Policy: policy.Resilient})
+			s := play(t, srv, eventsource.Client{MaxEventSize: tt.limit, Policy: policy.Resilient()})
 			if !tt.tooLarge {
 				if s.err != nil || len(s.events) != 2 || len(s.events[1].Data) != tt.size {
 					t.Errorf("limit %d: %d events and %v", tt.limit, len(s.events), s.err)

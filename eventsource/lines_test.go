@@ -380,8 +380,8 @@ func (f *flood) play(t *testing.T, limit int) error {
 			}
 			return resp, nil
 		})},
-		Policy: policy.Never, MaxEventSize: limit,
-		Trace: &eventsource.Trace{End: func(policy.Attempt) { measure() }},
+		Policy: policy.Never(), MaxEventSize: limit,
+		Trace: traceOf(&eventsource.Trace{End: func(policy.Attempt) { measure() }}),
 	}
 	req := get(t.Context())
 	if f.coding != "" {

@@ -70,7 +70,7 @@ func TestNginx(t *testing.T) {
 	fake := clock.NewFake(time.Time{})
 	var w watcher
 	client := eventsource.Client{
-		HTTPClient: &http.Client{Transport: transport}, Policy: strict, Clock: fake, Trace: w.advancing(fake),
+		HTTPClient: &http.Client{Transport: transport}, Policy: strict, Clock: fake, Trace: traceOf(w.advancing(fake)),
 	}
 	var data []string
 	for ev, err := range client.Stream(request(t.Context(), t, "http://feed.test/")).Events() {

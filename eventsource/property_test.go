@@ -338,7 +338,7 @@ func policyScript(waits ...time.Duration) scenario.Policy {
 // policyRules is a policy by Rules without randomness.
 func policyRules(r policy.Rules) scenario.Policy {
 	r.Jitter = -1
-	return scenario.Policy{Preset: "Rules", Rules: r, Temporary: true}
+	return scenario.Policy{Preset: "Rules", Rules: r, Retryable: true}
 }
 
 // repeatAnswer returns n copies of an answer.

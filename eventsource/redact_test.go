@@ -46,7 +46,7 @@ func newSecretRun(t *testing.T, address string) *secretRun {
 		r.request.Header.Set(name, "Bearer "+secret)
 	}
 	fake := clock.NewFake(time.Time{})
-	trace := eventsource.LogTrace(slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	trace := eventsource.LogTrace(slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})))(r.request)
 	logEnd, logWait := trace.End, trace.Wait
 	trace.End = func(a policy.Attempt) {
 		logEnd(a)
@@ -60,14 +60,14 @@ func newSecretRun(t *testing.T, address string) *secretRun {
 		fake.Advance(i.Waited)
 	}
 	r.client = eventsource.Client{
-		HTTPClient: &http.Client{Transport: &http.Transport{}}, Policy: twice, Clock: fake, Trace: trace,
+		HTTPClient: &http.Client{Transport: &http.Transport{}}, Policy: policy.Constructor(twice), Clock: fake, Trace: traceOf(trace),
 	}
 	return r
 }
 
 // twice is Resilient for two attempts.
 func twice() policy.Reconnector {
-	resilient := policy.Resilient()
+	resilient := policy.Resilient().New()
 	return policy.Func(func(a policy.Attempt) policy.Decision {
 		d := resilient.Next(a)
 		if _, stopped := d.Stopped(); !stopped && a.Number == 2 {
@@ -324,7 +324,7 @@ func TestTextsStillTell(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			address := rawServer(t, c.answer)
 			r := newSecretRun(t, address)
-			r.client.Policy = policy.Never
+			r.client.Policy = policy.Never()
 			err := r.run(t)
 			if want := strings.ReplaceAll(c.want, "%SELF%", address); err.Error() != want {
 				t.Errorf("the text is\n%s\nwant\n%s", err, want)
@@ -345,7 +345,7 @@ func TestTextsAreShort(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := serve(t, []Step{script, End})
-				s := play(t, srv, eventsource.Client{Policy: policy.Never})
+				s := play(t, srv, eventsource.Client{Policy: policy.Never()})
 				if s.err == nil || len(s.err.Error()) > 1024 || !utf8.ValidString(s.err.Error()) {
 					t.Errorf("the text is %.1000q", s.err)
 				}

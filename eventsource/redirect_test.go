@@ -50,15 +50,15 @@ func TestRedirects(t *testing.T) {
 			for i := range tt.redirects {
 				answers = append(answers, redirect(302, fmt.Sprint("/", i)))
 			}
-			run := runWire(t, eventsource.Client{Policy: policy.Never}, nil, append(answers, eventStream("data: x\n\n"))...)
-			if len(run.Attempts) != 1 || run.Attempts[0].Kind != tt.kind || run.Attempts[0].Futile || len(run.Requests) != 21 {
+			run := runWire(t, eventsource.Client{Policy: policy.Never()}, nil, append(answers, eventStream("data: x\n\n"))...)
+			if len(run.Attempts) != 1 || run.Attempts[0].Kind != tt.kind || run.Attempts[0].Permanent || len(run.Requests) != 21 {
 				t.Errorf("%d redirects: %d requests, %+v", tt.redirects, len(run.Requests), run.Attempts)
 			}
 		}
 	})
 	t.Run("to another scheme", func(t *testing.T) {
 		for _, location := range []string{"ftp://origin1.test/", "about:blank", "data:text/event-stream,data:x"} {
-			run := runWire(t, eventsource.Client{Policy: policy.Never}, nil, redirect(302, location))
+			run := runWire(t, eventsource.Client{Policy: policy.Never()}, nil, redirect(302, location))
 			if run.End == nil || run.Data != nil || len(run.Requests) != 1 {
 				t.Errorf("%s: %q, %d requests, %v", location, run.Data, len(run.Requests), run.End)
 			}
@@ -139,7 +139,7 @@ func TestCheckRedirectOfTheCallers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rt := answers(status(307, "Location", "http://other.test/"), status(204))
-			client := rt.client(eventsource.Client{Policy: policy.Never})
+			client := rt.client(eventsource.Client{Policy: policy.Never()})
 			client.HTTPClient.CheckRedirect = c.check
 			req := get(t.Context())
 			req.Header.Set("X-Api-Key", "s")
@@ -171,7 +171,7 @@ func TestBodyFollowsWithItsType(t *testing.T) {
 				if follows && body != "" {
 					want = []string{"POST", body, "application/json"}
 				}
-				if s := follow(srv, eventsource.Client{Policy: policy.Never}, req); s.err != nil {
+				if s := follow(srv, eventsource.Client{Policy: policy.Never()}, req); s.err != nil {
 					t.Fatal(s.err)
 				}
 				r := srv.Requests()[1]

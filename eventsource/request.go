@@ -19,13 +19,9 @@ func (e *unsendableError) Unwrap() error { return e.err }
 // package's headers, edited by Client.Prepare.
 func (a *attempt) newRequest() (*http.Request, error) {
 	s := a.stream
-	if s.unsendable != nil {
-		a.futile = true
-		return nil, s.unsendable
-	}
 	id := s.LastEventID()
 	if !validHeaderValue(id) {
-		a.futile = true
+		a.permanent = true
 		return nil, ErrUnsendableID
 	}
 
@@ -40,25 +36,29 @@ func (a *attempt) newRequest() (*http.Request, error) {
 		req.Header[headerLastEventID] = []string{id}
 	}
 
-	if s.client.Prepare != nil {
+	if s.prepare != nil {
 		req = req.Clone(req.Context()) // Prepare may edit all of it
 	}
 
 	if err := s.replay.lend(req); err != nil {
-		a.futile = true
+		a.permanent = true
 		return nil, err
 	}
-	if s.client.Prepare != nil {
-		if err := s.client.Prepare(req); err != nil {
+	if s.prepare != nil {
+		if err := s.prepare(req); err != nil {
+			if unsendable, ok := err.(*unsendableError); ok { // see Get
+				a.permanent = true
+				return nil, unsendable
+			}
 			return nil, wrapOwnError("preparing the request", err)
 		}
 	}
 	if s.replay.lacksBody(req) {
-		a.futile = true
+		a.permanent = true
 		return nil, ErrNotReplayable
 	}
 	if err := sendable(req); err != nil {
-		a.futile = true
+		a.permanent = true
 		return nil, err
 	}
 	s.replay.prepared(req)

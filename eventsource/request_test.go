@@ -54,7 +54,7 @@ func TestUnsendableRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := serve(t)
-				s := play(t, srv, eventsource.Client{Policy: policy.Resilient}, c.edit)
+				s := play(t, srv, eventsource.Client{Policy: policy.Resilient()}, c.edit)
 				want := "eventsource: cannot send the request: " + c.want
 				if errors.Is(s.err, eventsource.ErrUnsendableID) {
 					want = c.want
@@ -62,7 +62,7 @@ func TestUnsendableRequests(t *testing.T) {
 				if s.err == nil || s.err.Error() != want {
 					t.Errorf("the error is\n%v\nwant\n%s", s.err, want)
 				}
-				if n := len(srv.Requests()); n != 0 || len(s.ends) != 1 || !s.ends[0].Futile {
+				if n := len(srv.Requests()); n != 0 || len(s.ends) != 1 || !s.ends[0].Permanent {
 					t.Errorf("%d requests, %d attempts", n, len(s.ends))
 				}
 			})

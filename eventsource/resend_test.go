@@ -121,20 +121,22 @@ func attemptsOf(t *testing.T, c *http.Client, req *http.Request, arrivals *atomi
 	client := eventsource.Client{
 		HTTPClient: c,
 		Clock:      fake,
-		Policy: func() policy.Reconnector {
+		Policy: policy.Constructor(func() policy.Reconnector {
 			return policy.Func(func(a policy.Attempt) policy.Decision {
 				if a.Kind == policy.Ended || a.Number == 20 {
 					return policy.Stop(nil)
 				}
 				return policy.After(time.Hour)
 			})
-		},
-		Trace: &eventsource.Trace{
-			End: func(a policy.Attempt) {
-				history = append(history, perAttempt{a.Kind, int(arrivals.Load())})
-				errs = append(errs, a.Err)
-			},
-			Wait: func(i eventsource.WaitInfo) { fake.Advance(i.Waited) },
+		}),
+		Trace: func(*http.Request) *eventsource.Trace {
+			return &eventsource.Trace{
+				End: func(a policy.Attempt) {
+					history = append(history, perAttempt{a.Kind, int(arrivals.Load())})
+					errs = append(errs, a.Err)
+				},
+				Wait: func(i eventsource.WaitInfo) { fake.Advance(i.Waited) },
+			}
 		},
 	}
 	if _, err := collect(client.Stream(req)); err != nil {
@@ -446,7 +448,7 @@ func TestAttackInformationalResponses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			url, client := tt.start(t)
-			c := eventsource.Client{HTTPClient: client, Policy: policy.Never, ConnectTimeout: -1}
+			c := eventsource.Client{HTTPClient: client, Policy: policy.Never(), ConnectTimeout: -1}
 			_, err := collect(c.Stream(resendable(t, "GET", url)))
 			if err == nil || !strings.HasSuffix(err.Error(), "too many informational responses") {
 				t.Errorf("it ended with %v", err)

@@ -14,46 +14,63 @@ const (
 	errorBodyTime = time.Second
 )
 
-// eventStream checks that resp is an event stream (HTML §9.2.2, the constructor,
-// step 15.3). It returns a reader of the body without its content coding, which reads
-// from wire; or it tells why the response is not an event stream.
-func eventStream(resp *http.Response, wire io.Reader) (source io.Reader, why string) {
-	answered := "the server answered " + statusText(resp.StatusCode)
-	if resp.StatusCode != http.StatusOK {
-		return nil, answered + " instead of an event stream"
+// CheckResponse reports whether resp is an event stream that a [Client] can read: its
+// status is 200, its type text/event-stream, and its content coding, if it has one, is
+// gzip. It returns nil if so, and else a [*ResponseError] that says what is wrong. That
+// has no Body, as resp.Body is not read and stays the caller's.
+//
+// It is for a caller who has received a response and wants to know what it is before
+// [Client.Adopt], for example because the server may also answer with JSON. There is no
+// need to call it otherwise: a stream checks every response.
+func CheckResponse(resp *http.Response) error {
+	if e := checkResponse(resp); e != nil {
+		return e
 	}
+	return nil
+}
+
+// checkResponse is CheckResponse (HTML §9.2.2, the constructor, step 15.3).
+func checkResponse(resp *http.Response) *ResponseError {
+	why := ""
 	contentType := resp.Header.Values(headerContentType)
-	if len(contentType) == 0 {
-		return nil, answered + " without a Content-Type, not with text/event-stream"
-	}
-	switch essence := mimeEssence(contentType); essence {
-	case "text/event-stream":
-	case "":
-		return nil, answered + " with a Content-Type that is not valid, not with text/event-stream"
+	essence := mimeEssence(contentType)
+	coding, decodable := contentCoding(resp.Header)
+	switch {
+	case resp.StatusCode != http.StatusOK:
+		why = "instead of an event stream"
+	case len(contentType) == 0:
+		why = "without a Content-Type, not with text/event-stream"
+	case essence == "":
+		why = "with a Content-Type that is not valid, not with text/event-stream"
+	case essence != "text/event-stream":
+		why = "with the type " + shortened(essence) + ", not with text/event-stream"
+	case !decodable:
+		why = "in the content coding " + shortened(coding) + ", which cannot be decoded; only gzip can"
 	default:
-		return nil, answered + " with the type " + shortened(essence) + ", not with text/event-stream"
+		return nil
 	}
-	switch coding := contentCoding(resp.Header); coding {
-	case "":
-		return wire, ""
-	case "gzip", "x-gzip":
-		return &gunzip{source: wire}, ""
-	default:
-		return nil, answered + " in a content coding that cannot be decoded; only gzip can"
+	return &ResponseError{
+		StatusCode:  resp.StatusCode,
+		ContentType: strings.Join(contentType, ", "),
+		Header:      resp.Header,
+		text:        "the server answered " + statusText(resp.StatusCode) + " " + why,
 	}
 }
 
-// reject reads the start of the body of a response that is not an event stream. If
+// decoded returns a reader of the content of resp, which has passed checkResponse. It
+// reads the body through wire.
+func decoded(resp *http.Response, wire io.Reader) io.Reader {
+	if coding, _ := contentCoding(resp.Header); coding == "" {
+		return wire
+	}
+	return &gunzip{source: wire}
+}
+
+// refusalBody reads the start of the body of a response that is not an event stream. If
 // that is the whole body, the connection can be used again.
-func (a *attempt) reject(resp *http.Response, why string) *ResponseError {
-	timer := a.stream.client.Clock.AfterFunc(errorBodyTime, func() { a.cancel(context.Canceled) })
+func (a *attempt) refusalBody() []byte {
+	timer := a.stream.clock.AfterFunc(errorBodyTime, func() { a.cancel(context.Canceled) })
 	defer timer.Stop()
 	body, _ := io.ReadAll(io.LimitReader(a.body, errorBodySize))
-	return &ResponseError{
-		StatusCode:  resp.StatusCode,
-		ContentType: strings.Join(resp.Header.Values(headerContentType), ", "),
-		Header:      resp.Header,
-		Body:        body,
-		text:        why,
-	}
+	return body
 }

@@ -72,7 +72,7 @@ func TestRefusals(t *testing.T) {
 		"missing": {200, nil, "200 OK without a Content-Type" + instead},
 		"invalid": {200, typed("event-stream"), "200 OK with a Content-Type that is not valid" + instead},
 		"alike":   {200, typed("text/event-streams"), "200 OK with the type text/event-streams" + instead},
-		"coding":  {200, coded, "200 OK in a content coding that cannot be decoded; only gzip can"},
+		"coding":  {200, coded, "200 OK in the content coding br, which cannot be decoded; only gzip can"},
 		"400":     {400, typed("application/json"), "400 Bad Request instead of an event stream"},
 		"599":     {599, typed("application/json"), "599 instead of an event stream"},
 	} {
@@ -224,13 +224,15 @@ func TestEndlessHeader(t *testing.T) {
 			var w watcher
 			client := eventsource.Client{
 				HTTPClient: &http.Client{Transport: &http.Transport{DialContext: l.DialContext, MaxResponseHeaderBytes: limit}},
-				Policy:     policy.Never, Trace: w.trace(),
+				Policy:     policy.Never(),
 			}
-			grown, before, end := 0, int(liveHeap()), client.Trace.End
-			client.Trace.End = func(a policy.Attempt) {
+			trace := w.trace()
+			grown, before, end := 0, int(liveHeap()), trace.End
+			trace.End = func(a policy.Attempt) {
 				grown = int(liveHeap()) - before
 				end(a)
 			}
+			client.Trace = traceOf(trace)
 			if _, err := collect(client.Stream(get(t.Context()))); err == nil || w.ends[0].Kind != tt.kind {
 				t.Errorf("it ended %v with %v, want %v", w.ends[0].Kind, err, tt.kind)
 			}

@@ -139,7 +139,7 @@ func TestG5CommittedAtDelivery(t *testing.T) {
 		}
 		// The context ends inside the event that is then lost.
 		trace := &eventsource.Trace{Retry: func(time.Duration) { cancel() }}
-		s = rt.client(eventsource.Client{Trace: trace}).Stream(get(&watchedContext{ctx, see}))
+		s = rt.client(eventsource.Client{Trace: traceOf(trace)}).Stream(get(&watchedContext{ctx, see}))
 		var given []string
 		for event, err := range s.Events() {
 			if err != nil {
@@ -210,7 +210,7 @@ func TestG5UnsendableID(t *testing.T) {
 	t.Parallel()
 	r := scenario.Play(t, scenario.Scenario{Server: []scenario.Answer{answerStream("id: 7\x7f\ndata: a\n\n"), answerEmpty}, Policy: policyScript(0)})[0]
 	last := r.Attempts[len(r.Attempts)-1]
-	if err := r.Err(); !errors.Is(err, eventsource.ErrUnsendableID) || last.Sent || !last.Reported.Futile {
+	if err := r.Err(); !errors.Is(err, eventsource.ErrUnsendableID) || last.Sent || !last.Reported.Permanent {
 		t.Errorf("%v\n%s", err, r.Text())
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"maps"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -37,10 +39,19 @@ import (
 // make it; ranging over [Stream.Events] runs it. There is nothing to close: a stream
 // that is not being ranged over holds no connection, timer or goroutine.
 type Stream struct {
-	client     Client // HTTPClient and Prepare may be nil; Trace and Clock are not
-	policy     policy.Reconnector
-	adopted    *http.Response   // nil once its attempt has begun
-	unsendable *unsendableError // why request cannot be sent, if that is known already
+	// These are from the Client, and with its defaults.
+	httpClient     *http.Client
+	clock          clock.Clock
+	prepare        func(*http.Request) error  // may be nil
+	newTrace       func(*http.Request) *Trace // may be nil
+	isMessage      func(Event) bool
+	connectTimeout time.Duration
+	idleTimeout    time.Duration
+	linger         time.Duration
+
+	policy  policy.Reconnector
+	trace   *Trace         // not nil; the stream's own once it is ranged over
+	adopted *http.Response // nil once its attempt has begun
 
 	// These belong to the ranging goroutine.
 	replay   replay
@@ -68,23 +79,35 @@ var noTrace Trace
 
 var errUsed = errors.New("eventsource: a stream can be ranged over only once; make a new one")
 
-func newStream(c Client, req *http.Request, adopted *http.Response, unsendable *unsendableError) *Stream {
+func newStream(c Client, req *http.Request, adopted *http.Response) *Stream {
 	s := &Stream{
-		client:     c,
-		adopted:    adopted,
-		unsendable: unsendable,
-		replay:     newReplay(req),
+		httpClient:     c.HTTPClient,
+		clock:          c.Clock,
+		prepare:        c.Prepare,
+		newTrace:       c.Trace,
+		isMessage:      c.IsMessage,
+		connectTimeout: c.ConnectTimeout,
+		idleTimeout:    c.IdleTimeout,
+		linger:         c.Linger,
+
+		trace:   &noTrace,
+		adopted: adopted,
+		replay:  newReplay(req),
 	}
-	if s.client.Trace == nil {
-		s.client.Trace = &noTrace
+	if s.httpClient == nil {
+		s.httpClient = http.DefaultClient
 	}
-	if s.client.Clock == nil {
-		s.client.Clock = clock.System()
+	if s.isMessage == nil {
+		s.isMessage = hasData
+	}
+	if s.clock == nil {
+		s.clock = clock.System()
 	}
 	if c.Policy == nil {
-		s.policy = policy.WHATWG()
-	} else if s.policy = c.Policy(); s.policy == nil {
-		panic("eventsource: Client.Policy returned nil")
+		c.Policy = policy.WHATWG()
+	}
+	if s.policy = c.Policy.New(); s.policy == nil {
+		panic("eventsource: New of Client.Policy returned nil")
 	}
 	if req != nil {
 		s.lastEventID = takeLastEventID(maps.Clone(req.Header))
@@ -116,6 +139,7 @@ func (s *Stream) Events() iter.Seq2[Event, error] {
 			return
 		}
 		defer s.finish(nil) // when the loop is left, or a body or hook panics
+		s.startTrace()
 		err, left := s.run(yield)
 		if left {
 			return
@@ -163,6 +187,10 @@ func (s *Stream) Reconnect() {
 
 // begin marks the stream as running. It reports false if the stream has been ranged
 // over before.
+// Format implements fmt.Formatter, so that a Stream that is printed or logged shows
+// nothing of what it holds, such as a last event ID or the headers of its request.
+func (s *Stream) Format(f fmt.State, _ rune) { io.WriteString(f, "eventsource.Stream") }
+
 func (s *Stream) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,8 +215,22 @@ func (s *Stream) finish(err error) {
 	}
 	s.replay.close()
 	s.decoder = Decoder{}
-	if s.client.Trace.Done != nil {
-		s.client.Trace.Done(err)
+	if s.trace.Done != nil {
+		s.trace.Done(err)
+	}
+}
+
+// startTrace makes the Trace of the stream.
+func (s *Stream) startTrace() {
+	if s.newTrace == nil {
+		return
+	}
+	req := s.replay.request
+	if req == nil {
+		req = s.adopted.Request
+	}
+	if t := s.newTrace(req); t != nil {
+		s.trace = t
 	}
 }
 
@@ -212,19 +254,50 @@ func (s *Stream) context() context.Context {
 // own.
 func (s *Stream) run(yield func(Event, error) bool) (end error, left bool) {
 	ctx := s.context()
-	next := policy.After(0) // without limits
+	next, over, end := s.first(ctx)
+	if over {
+		return end, false
+	}
 	for number := 1; ctx.Err() == nil; number++ {
 		facts, left := s.attempt(ctx, number, &next, yield)
 		if left {
 			return nil, true
 		}
-		var over bool
 		if next, over, end = s.decide(ctx, facts); over {
 			return end, false
 		}
 	}
 	return context.Cause(ctx), false
 }
+
+// first returns the decision that the first attempt follows, once its wait is over; or
+// that there is to be no attempt, and how the stream ends.
+func (s *Stream) first(ctx context.Context) (next policy.Decision, over bool, end error) {
+	starter, ok := s.policy.(policy.Starter)
+	if !ok || ctx.Err() != nil {
+		return policy.After(0), false, nil // without limits
+	}
+	next = starter.Start()
+	if ctx.Err() != nil {
+		return next, false, nil
+	}
+	if next.Forgets() {
+		s.setLastEventID("")
+	}
+	_, stopped := next.Stopped()
+	if !stopped && (next.Delay() == 0 || s.adopted != nil) {
+		return next, false, nil // there is nothing to wait for with a response in hand
+	}
+	now := s.clock.Now()
+	begin := &policy.Attempt{Start: now, End: now}
+	if end, over = s.mustEnd(ctx, begin, next); over {
+		return next, true, end
+	}
+	return s.follow(ctx, begin, next), false, nil
+}
+
+// hasData tells messages from other events, unless the caller says how.
+func hasData(e Event) bool { return e.Data != "" }
 
 // decide does what comes between two attempts: it reports the end of the first, asks
 // the policy, and waits. It returns the decision that the next attempt follows, or
@@ -234,8 +307,8 @@ func (s *Stream) decide(ctx context.Context, facts *policy.Attempt) (next policy
 	if ctx.Err() != nil {
 		return next, false, nil
 	}
-	if s.client.Trace.End != nil {
-		s.client.Trace.End(*facts)
+	if s.trace.End != nil {
+		s.trace.End(*facts)
 		if ctx.Err() != nil {
 			return next, false, nil
 		}
@@ -247,11 +320,21 @@ func (s *Stream) decide(ctx context.Context, facts *policy.Attempt) (next policy
 	if end, over = s.mustEnd(ctx, facts, next); over {
 		return next, true, end
 	}
+	return s.follow(ctx, facts, next), false, nil
+}
+
+// follow does what a decision to connect again asks for before the next attempt. It
+// returns the decision that the attempt follows.
+func (s *Stream) follow(ctx context.Context, facts *policy.Attempt, next policy.Decision) policy.Decision {
 	if next.Forgets() {
 		s.setLastEventID("")
 	}
 	s.wait(ctx, facts, next.Delay())
-	return next, false, nil
+	if limit, ok := next.Limit(); ok {
+		// It counts from the end of the whole wait, which Reconnect may have cut short.
+		next = next.Within(addSaturating(limit, s.rest(facts, waitAfter(facts, next.Delay()))))
+	}
+	return next
 }
 
 // mustEnd reports whether the stream ends after this decision, and how: the decision
@@ -273,6 +356,11 @@ func (s *Stream) mustEnd(ctx context.Context, facts *policy.Attempt, d policy.De
 		// G2: a wait that cannot end in time is not begun. The context's deadline is
 		// the only time here that is not the Clock's.
 		wait, left := waitAfter(facts, d.Delay()), time.Until(deadline)
+		s.mu.Lock()
+		if s.restart {
+			wait = facts.Asked // Reconnect would cut it short
+		}
+		s.mu.Unlock()
 		if s.rest(facts, wait) >= left {
 			return &StopError{Reason: &deadlineError{wait, left}, Attempt: *facts}, true
 		}
@@ -285,9 +373,18 @@ func waitAfter(facts *policy.Attempt, decided time.Duration) time.Duration {
 	return max(decided, facts.Asked) // G1: never sooner than the server asked
 }
 
+// addSaturating returns the sum of d and e, which is not negative, or the longest
+// Duration.
+func addSaturating(d, e time.Duration) time.Duration {
+	if sum := d + e; sum >= d {
+		return sum
+	}
+	return math.MaxInt64
+}
+
 // rest returns what is left of a wait, which counts from the end of the attempt.
 func (s *Stream) rest(facts *policy.Attempt, wait time.Duration) time.Duration {
-	return max(wait-s.client.Clock.Now().Sub(facts.End), 0)
+	return max(wait-s.clock.Now().Sub(facts.End), 0)
 }
 
 // wait returns once the wait is over or ctx is done. If Reconnect cuts the wait
@@ -301,14 +398,14 @@ func (s *Stream) wait(ctx context.Context, facts *policy.Attempt, decided time.D
 	}
 	rest := s.rest(facts, info.Waited)
 	if rest == 0 {
-		if s.client.Trace.Wait != nil {
-			s.client.Trace.Wait(info)
+		if s.trace.Wait != nil {
+			s.trace.Wait(info)
 		}
 		return
 	}
 
 	wake := make(chan struct{}, 1) // a signal to look again, from the timer and from Reconnect
-	timer := s.client.Clock.AfterFunc(rest, func() { signal(wake) })
+	timer := s.clock.AfterFunc(rest, func() { signal(wake) })
 	defer timer.Stop()
 	s.mu.Lock()
 	s.wake = wake
@@ -321,8 +418,8 @@ func (s *Stream) wait(ctx context.Context, facts *policy.Attempt, decided time.D
 		s.wake = nil
 		s.mu.Unlock()
 	}()
-	if s.client.Trace.Wait != nil {
-		s.client.Trace.Wait(info)
+	if s.trace.Wait != nil {
+		s.trace.Wait(info)
 	}
 
 	for rest > 0 {

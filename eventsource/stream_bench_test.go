@@ -46,7 +46,7 @@ func openStream(ctx context.Context, client *http.Client, url string, opened fun
 	if err != nil {
 		return err
 	}
-	c := eventsource.Client{HTTPClient: client, Policy: policy.Resilient}
+	c := eventsource.Client{HTTPClient: client, Policy: policy.Resilient()}
 	for event, err := range c.Stream(req).Events() {
 		switch {
 		case ctx.Err() != nil:
@@ -168,7 +168,7 @@ func readEvents(ctx context.Context, client *http.Client, url string, events int
 	if err != nil {
 		return err
 	}
-	c := eventsource.Client{HTTPClient: client, Policy: policy.Never}
+	c := eventsource.Client{HTTPClient: client, Policy: policy.Never()}
 	n := 0
 	for _, err := range c.Stream(req).Events() {
 		if err != nil {
@@ -228,7 +228,7 @@ func BenchmarkReconnect(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			c := eventsource.Client{HTTPClient: client, Policy: policy.Rules{Floor: -1}.New}
+			c := eventsource.Client{HTTPClient: client, Policy: policy.Rules{Floor: -1}}
 			for event, err := range c.Stream(req).Events() {
 				if err != nil {
 					b.Fatal(err)

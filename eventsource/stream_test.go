@@ -35,9 +35,9 @@ func TestStreamRidesOutWhatComes(t *testing.T) {
 			Wait: func(w eventsource.WaitInfo) { log = append(log, fmt.Sprint(w.Waited)) },
 			Done: func(err error) { log = append(log, fmt.Sprint("done ", err)) },
 		}
-		rules := policy.ResilientRules()
+		rules := policy.Resilient()
 		rules.Jitter = -1
-		s := rt.client(eventsource.Client{Policy: rules.New, Trace: trace}).Stream(get(t.Context()))
+		s := rt.client(eventsource.Client{Policy: rules, Trace: traceOf(trace)}).Stream(get(t.Context()))
 		data, err := collect(s)
 		if err != nil {
 			t.Fatal(err)

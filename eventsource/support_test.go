@@ -45,6 +45,12 @@ func start(t *testing.T, srv *Server) *Server {
 	return srv
 }
 
+// traceOf returns the constructor of a Trace that there is only one of, for clients with
+// one stream.
+func traceOf(t *eventsource.Trace) func(*http.Request) *eventsource.Trace {
+	return func(*http.Request) *eventsource.Trace { return t }
+}
+
 // A watcher keeps what a stream's Trace is told.
 type watcher struct {
 	log   []string // one line for each call
@@ -125,7 +131,7 @@ func follow(srv *Server, c eventsource.Client, req *http.Request) *session {
 	if c.HTTPClient == nil {
 		c.HTTPClient = srv.Client()
 	}
-	c.Trace = s.trace()
+	c.Trace = traceOf(s.trace())
 	from := time.Now()
 	for ev, err := range c.Stream(req).Events() {
 		if err != nil {
@@ -178,16 +184,16 @@ func gaps(srv *Server) []time.Duration {
 }
 
 // exact returns rules without randomness, so that waits can be told in advance.
-func exact(r policy.Rules) func() policy.Reconnector {
+func exact(r policy.Rules) policy.Rules {
 	r.Jitter = -1
-	return r.New
+	return r
 }
 
 // strict is what a Client without a Policy does, without randomness.
 var strict = exact(policy.Rules{})
 
 // resilient is policy.Resilient without randomness.
-var resilient = exact(policy.ResilientRules())
+var resilient = exact(policy.Resilient())
 
 var errEnough = errors.New("the test has seen enough")
 

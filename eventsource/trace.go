@@ -6,19 +6,21 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// A Trace is told what a stream is doing. Any hook may be nil, and a new hook
-// may appear in a later version, so use field names in literals.
+// A Trace is told what a stream is doing. [Client].Trace makes one for each stream, so
+// its hooks may keep state about that stream in variables that they close over, without
+// locks. Any hook may be nil, and a new hook may appear in a later version, so use field
+// names in literals.
 //
 // Hooks observe and do not decide anything. They run on the goroutine that ranges
 // over the stream and hold it up, so they should return promptly. They may call
 // Stream.LastEventID and Stream.Reconnect, and may cancel the request's context. A
-// hook that panics ends the stream as a panicking loop body does. One Trace may
-// serve many streams, whose hooks then run at the same time.
+// hook that panics ends the stream as a panicking loop body does.
 //
 // For one attempt the order is Connect, Open, then Comment and Retry as they come,
 // End, Wait. An attempt that does not get that far skips the hooks that it did not
@@ -81,23 +83,37 @@ type WaitInfo struct {
 	Waited  time.Duration // the longer of the two, which the stream waits
 }
 
-// LogTrace returns a Trace that logs to l; nil means slog.Default(). It logs at level
-// Info that a stream is open, the end of an attempt (at Warn if it has an error,
-// except for a 204), the wait that follows, and the end of the stream (at Error if it
-// is a [*StopError]). Requests and the reconnection time are logged at Debug;
-// comments are not logged. No record holds a query string, user info, the value of a
-// header or a last event ID.
-func LogTrace(l *slog.Logger) *Trace {
+// LogTrace returns a constructor of Traces for [Client].Trace that log to l; nil means
+// slog.Default(). They log at level Info that a stream is open, the end of an attempt
+// (at Warn if it has an error, except for a 204), the wait that follows, and the end of
+// the stream (at Error if it is a [*StopError]). Requests and the reconnection time are
+// logged at Debug; comments are not logged.
+//
+// Every record says which stream it is about: the method and URL of its request, and a
+// number, since several streams may have the same. No record holds a query string, user
+// info, the value of a header or a last event ID.
+func LogTrace(l *slog.Logger) func(*http.Request) *Trace {
 	if l == nil {
 		l = slog.Default()
 	}
+	var streams atomic.Int64
+	return func(req *http.Request) *Trace {
+		of := []any{slog.Int64("stream", streams.Add(1))}
+		if req != nil {
+			of = append(of, slog.String("method", method(req)), slog.String("url", redactedURL(req.URL)))
+		}
+		return logTrace(l.With(of...))
+	}
+}
+
+// logTrace returns the Trace of one stream, which l names.
+func logTrace(l *slog.Logger) *Trace {
 	log := func(level slog.Level, msg string, attrs ...slog.Attr) {
 		l.LogAttrs(context.Background(), level, msg, attrs...)
 	}
 	return &Trace{
 		Connect: func(i ConnectInfo) {
-			log(slog.LevelDebug, "event stream: connecting", slog.Int("attempt", i.Number),
-				slog.String("method", method(i.Request)), slog.String("url", redactedURL(i.Request.URL)))
+			log(slog.LevelDebug, "event stream: connecting", slog.Int("attempt", i.Number))
 		},
 		Open: func(i OpenInfo) {
 			log(slog.LevelInfo, "event stream: open", slog.Int("attempt", i.Number))

@@ -86,16 +86,16 @@ func TestG12Cause(t *testing.T) {
 func TestLogTraceLevels(t *testing.T) {
 	cases := []struct {
 		name   string
-		policy func() policy.Reconnector
+		policy policy.Policy
 		do     func(cancel context.CancelCauseFunc) (leave bool) // in the loop
 		want   string
 	}{
-		{"given up", policy.Never, func(context.CancelCauseFunc) bool { return false }, "level=ERROR"},
-		{"cancelled", policy.WHATWG, func(cancel context.CancelCauseFunc) bool {
+		{"given up", policy.Never(), func(context.CancelCauseFunc) bool { return false }, "level=ERROR"},
+		{"cancelled", policy.WHATWG(), func(cancel context.CancelCauseFunc) bool {
 			cancel(errors.New("the user has gone"))
 			return false
 		}, "level=INFO"},
-		{"left", policy.WHATWG, func(context.CancelCauseFunc) bool { return true }, "level=INFO"},
+		{"left", policy.WHATWG(), func(context.CancelCauseFunc) bool { return true }, "level=INFO"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -160,13 +160,13 @@ func TestTraceIsToldAsItHappens(t *testing.T) {
 		say := func(format string, args ...any) {
 			log = append(log, fmt.Sprintf("%v ", time.Since(bubbleStart))+fmt.Sprintf(format, args...))
 		}
-		client := eventsource.Client{HTTPClient: srv.Client(), Policy: policy.Never, Trace: &eventsource.Trace{
+		client := eventsource.Client{HTTPClient: srv.Client(), Policy: policy.Never(), Trace: traceOf(&eventsource.Trace{
 			Open: func(i eventsource.OpenInfo) {
 				say("open %d: %d at %s from %s", i.Number, i.Status, i.URL.Path, i.Header.Get("X-Served-By"))
 			},
 			Comment: func(text string) { say("comment %q", text) },
 			Retry:   func(d time.Duration) { say("retry %v", d) },
-		}}
+		})}
 		for event, err := range client.Stream(request(t.Context(), t, srv.URL+"/feed")).Events() {
 			if err != nil {
 				t.Fatal(err)

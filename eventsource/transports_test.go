@@ -74,7 +74,7 @@ func TestTransports(t *testing.T) {
 			defer httpClient.CloseIdleConnections()
 			fake := clock.NewFake(time.Time{})
 			var w watcher
-			client := eventsource.Client{HTTPClient: httpClient, Policy: strict, Clock: fake, Trace: w.advancing(fake)}
+			client := eventsource.Client{HTTPClient: httpClient, Policy: strict, Clock: fake, Trace: traceOf(w.advancing(fake))}
 			data, err := collect(client.Stream(request(t.Context(), t, target)))
 			if err != nil {
 				t.Fatal(err)

@@ -123,8 +123,8 @@ func replay(t *testing.T, v vectors.Network) {
 		Clock:        r.server.clock,
 		IdleTimeout:  v.Options.ReadTimeout,
 		MaxEventSize: v.Options.MaxEventBytes,
-		Policy:       policy.Rules{Delay: v.Options.ReconnectionTime, Jitter: -1, Floor: -1}.New,
-		Trace: &eventsource.Trace{
+		Policy:       policy.Rules{Delay: v.Options.ReconnectionTime, Jitter: -1, Floor: -1},
+		Trace: traceOf(&eventsource.Trace{
 			Connect: func(c eventsource.ConnectInfo) { r.urls = append(r.urls, c.Request.URL.Path) },
 			Open: func(o eventsource.OpenInfo) {
 				r.finals = append(r.finals, o.URL.Path)
@@ -136,10 +136,10 @@ func replay(t *testing.T, v vectors.Network) {
 					r.server.clock.Advance(w.Waited)
 				}
 			},
-		},
+		}),
 	}
 	if v.Options.ReconnectionTime == 0 {
-		client.Policy = policy.Rules{Delay: 10 * time.Millisecond, Jitter: -1, Floor: -1}.New
+		client.Policy = policy.Rules{Delay: 10 * time.Millisecond, Jitter: -1, Floor: -1}
 	}
 
 	r.act("start")
@@ -410,7 +410,7 @@ func httpAnswer(t *testing.T, v vectors.Browser) (a answer) {
 	client := eventsource.Client{
 		HTTPClient: &http.Client{Transport: server},
 		Clock:      server.clock,
-		Trace: &eventsource.Trace{
+		Trace: traceOf(&eventsource.Trace{
 			Connect: func(c eventsource.ConnectInfo) { attempts.Store(int32(c.Number)) },
 			Open:    func(eventsource.OpenInfo) { a.Opens++ },
 			End: func(attempt policy.Attempt) {
@@ -421,7 +421,7 @@ func httpAnswer(t *testing.T, v vectors.Browser) (a answer) {
 				}
 			},
 			Wait: func(w eventsource.WaitInfo) { server.clock.Advance(w.Waited) },
-		},
+		}),
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, origin1+"/stream", nil)
 	if err != nil {

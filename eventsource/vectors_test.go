@@ -243,7 +243,7 @@ func streamAnswer(t *testing.T, v vectors.Browser) (a answer) {
 		}
 		client := eventsource.Client{
 			HTTPClient: &http.Client{Transport: server},
-			Trace: &eventsource.Trace{
+			Trace: traceOf(&eventsource.Trace{
 				Open: func(eventsource.OpenInfo) { a.Opens++ },
 				End:  func(a policy.Attempt) { last = a },
 				Wait: func(w eventsource.WaitInfo) {
@@ -253,7 +253,7 @@ func streamAnswer(t *testing.T, v vectors.Browser) (a answer) {
 						cancel()
 					}
 				},
-			},
+			}),
 		}
 		var end error
 		for e, err := range client.Stream(get(ctx)).Events() {

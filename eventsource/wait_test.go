@@ -313,15 +313,15 @@ func TestG2DeadlineIsRealTime(t *testing.T) {
 	var waited []time.Duration
 	c := rt.client(eventsource.Client{
 		Clock: fake,
-		Policy: func() policy.Reconnector {
+		Policy: policy.Constructor(func() policy.Reconnector {
 			return policy.Func(func(a policy.Attempt) policy.Decision {
 				return policy.After(time.Duration(a.Number) * 25 * time.Minute)
 			})
-		},
-		Trace: &eventsource.Trace{Wait: func(i eventsource.WaitInfo) {
+		}),
+		Trace: traceOf(&eventsource.Trace{Wait: func(i eventsource.WaitInfo) {
 			waited = append(waited, i.Waited)
 			fake.Advance(i.Waited)
-		}},
+		}}),
 	})
 	_, err := collect(c.Stream(get(ctx)))
 	var stop *eventsource.StopError
@@ -348,7 +348,7 @@ func TestG1RefusalAtTheTimeout(t *testing.T) {
 		c := rt.client(eventsource.Client{
 			ConnectTimeout: timeout,
 			Policy:         resilient,
-			Trace:          &eventsource.Trace{End: func(a policy.Attempt) { attempts = append(attempts, a) }},
+			Trace:          traceOf(&eventsource.Trace{End: func(a policy.Attempt) { attempts = append(attempts, a) }}),
 		})
 		if _, err := collect(c.Stream(get(t.Context()))); err != nil || len(attempts) != 2 {
 			t.Fatalf("%d attempts, then %v", len(attempts), err)
@@ -382,7 +382,7 @@ func TestReconnection(t *testing.T) {
 		{"a retry line alone", eventStream("retry: 40\n"), policy.Ended, 40 * time.Millisecond, ""},
 		{"a retry line that is not whole", eventStream("retry: 40"), policy.Ended, 3 * time.Second, ""},
 	} {
-		strict := eventsource.Client{Policy: policy.Rules{Jitter: -1, Floor: -1}.New}
+		strict := eventsource.Client{Policy: policy.Rules{Jitter: -1, Floor: -1}}
 		run := runWire(t, strict, nil, tt.first, eventStream(""))
 		if len(run.Requests) != 3 || run.End != nil {
 			t.Errorf("%s: %d requests, %v", tt.name, len(run.Requests), run.End)

@@ -414,11 +414,11 @@ func runWire(t *testing.T, client eventsource.Client, prepare func(*http.Request
 	}
 	httpClient.Transport = server
 	client.HTTPClient, client.Clock = &httpClient, server.clock
-	client.Trace = &eventsource.Trace{
+	client.Trace = traceOf(&eventsource.Trace{
 		Open: func(o eventsource.OpenInfo) { run.Opens = append(run.Opens, o.URL.Path) },
 		End:  func(a policy.Attempt) { run.Attempts = append(run.Attempts, a) },
 		Wait: func(w eventsource.WaitInfo) { server.clock.Advance(w.Waited) },
-	}
+	})
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, origin1+"/stream", nil)
 	if err != nil {
 		t.Fatal(err)

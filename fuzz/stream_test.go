@@ -11,7 +11,7 @@ import (
 var checks = map[string][]scenario.Check{
 	"G1":  {scenario.NeverEarly},
 	"G2":  {scenario.Exactly},
-	"G3":  {scenario.WithinLimits, scenario.WithinBudget},
+	"G3":  {scenario.WithinLimits, scenario.WithinBudget, scenario.WithinPatience},
 	"G4":  {scenario.NoFreeResets},
 	"G5":  {scenario.NothingForgotten},
 	"G6":  {scenario.OneEnd},

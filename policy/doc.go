@@ -18,7 +18,7 @@
 //
 // # Choosing a policy
 //
-// A client's Policy field takes a function that makes a [Reconnector], one for
+// A client's Policy field takes a [Policy], a value that makes a [Reconnector] for
 // each stream.
 //
 //   - [WHATWG], the default, reconnects after every end of the body and every
@@ -28,10 +28,10 @@
 //   - [Never] makes one attempt.
 //   - [MCPCall] and [MCPListen] follow the rules of the Model Context Protocol.
 //   - [Rules] holds the numbers behind all of these but Never. Its zero value is
-//     WHATWG; set what should differ and pass the New method:
-//     policy.Rules{Budget: time.Minute}.New.
-//   - For everything else write your own Reconnector, often a [Func] or a type that
-//     asks Rules for most of its answers.
+//     WHATWG; set what should differ: policy.Rules{Budget: time.Minute}. To change a
+//     preset, assign to its fields.
+//   - For everything else write your own Policy: often a [Func], or a [Constructor] of
+//     a type that asks the Reconnector of Rules for most of its answers.
 //
 // # What a policy cannot do
 //

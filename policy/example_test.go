@@ -33,8 +33,8 @@ func ExampleRules() {
 }
 
 // A preset with one number changed.
-func ExampleMCPCallRules() {
-	rules := policy.MCPCallRules()
+func ExampleMCPCall() {
+	rules := policy.MCPCall()
 	rules.Budget = time.Minute
 
 	p := rules.New()
@@ -70,7 +70,7 @@ func ExampleRules_backoff() {
 // seconds and stops at any response that is no event stream.
 func ExampleFunc() {
 	steady := policy.Func(func(a policy.Attempt) policy.Decision {
-		if a.Futile || a.Kind == policy.Rejected || a.Kind == policy.TooLarge {
+		if a.Permanent || a.Kind == policy.Rejected || a.Kind == policy.TooLarge {
 			return policy.Stop(a.Err)
 		}
 		return policy.After(10 * time.Second)
@@ -97,7 +97,7 @@ func (s startOver) Next(a policy.Attempt) policy.Decision {
 	return s.Reconnector.Next(a)
 }
 
-func newStartOver() policy.Reconnector { return startOver{policy.Resilient()} }
+func newStartOver() policy.Reconnector { return startOver{policy.Resilient().New()} }
 
 // A policy that knows one case better than the rules, and asks them about the
 // rest. A client's Policy would be newStartOver.
@@ -122,7 +122,7 @@ func newThreeStrikes() policy.Reconnector { return new(threeStrikes) }
 
 func (t *threeStrikes) Next(a policy.Attempt) policy.Decision {
 	switch {
-	case a.Futile, a.Kind == policy.TooLarge:
+	case a.Permanent, a.Kind == policy.TooLarge:
 		return policy.Stop(a.Err) // another attempt would end in the same way
 	case a.Kind == policy.Rejected && a.Status == http.StatusNoContent:
 		return policy.Stop(nil) // the server wants the client to stop

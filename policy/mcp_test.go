@@ -16,16 +16,16 @@ import (
 // the context, are the engine's: no policy is asked.
 
 // call and listen are the MCP policies without jitter.
-func call() policy.Reconnector {
-	rules := policy.MCPCallRules()
+func call() policy.Policy {
+	rules := policy.MCPCall()
 	rules.Jitter = -1
-	return rules.New()
+	return rules
 }
 
-func listen() policy.Reconnector {
-	rules := policy.MCPListenRules()
+func listen() policy.Policy {
+	rules := policy.MCPListen()
 	rules.Jitter = -1
-	return policy.MCPListenWith(rules)
+	return rules
 }
 
 // A role is a use of an MCP stream, before or after its first opening.
@@ -42,7 +42,7 @@ var (
 	roles = []role{callOpened, listenOpened, listenNever}
 )
 
-func after(p policy.Reconnector, t turn) *player {
+func after(p policy.Policy, t turn) *player {
 	player := newPlayer(p)
 	player.play(t)
 	return player
@@ -133,28 +133,28 @@ func TestMCPRefusedIDDependsOnAnyOpening(t *testing.T) {
 	}
 }
 
-func TestMCPListenWithKeepsToTheRules(t *testing.T) {
+func TestForgetRefusedIDKeepsToTheOtherRules(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*policy.Rules)
 		turn   turn
 		want   string
 	}{
-		{"permanent", nil, rejected(400).isFutile(), "stop: status 400"},
-		{"a status that the caller rides out", func(r *policy.Rules) { r.Temporary = func(s int) bool { return s == 400 } }, rejected(400), "after 1s"},
-		{"one that it does not", func(r *policy.Rules) { r.Temporary = func(s int) bool { return s == 400 } }, rejected(429), "after 1s, forget"},
-		{"no temporary statuses", func(r *policy.Rules) { r.Temporary = nil }, rejected(429), "after 1s, forget"},
-		{"an ID is needed", func(r *policy.Rules) { r.NeedID = true }, rejected(400), "stop: no last event ID to resume from"},
+		{"permanent", nil, rejected(400).isPermanent(), "stop: status 400"},
+		{"a status that the caller rides out", func(r *policy.Rules) { r.Retryable = func(s int) bool { return s == 400 } }, rejected(400), "after 1s"},
+		{"one that it does not", func(r *policy.Rules) { r.Retryable = func(s int) bool { return s == 400 } }, rejected(429), "after 1s, forget"},
+		{"no temporary statuses", func(r *policy.Rules) { r.Retryable = nil }, rejected(429), "after 1s, forget"},
+		{"an ID is needed", func(r *policy.Rules) { r.RequireLastEventID = true }, rejected(400), "stop: no last event ID to resume from"},
 		{"no fruitless attempts", func(r *policy.Rules) { r.MaxFruitless = -1 }, rejected(400), "stop: reconnections are exhausted: fruitless attempts in a row: 1"},
 		{"no such response", nil, failed, "after 1s"},
 		{"a stream that carried this status", nil, turn{kind: policy.Dropped, status: 400, err: errCut}, "after 1s"},
 	} {
-		rules := policy.MCPListenRules()
+		rules := policy.MCPListen()
 		rules.Jitter = -1
 		if tt.change != nil {
 			tt.change(&rules)
 		}
-		p := after(policy.MCPListenWith(rules), ended.brings(1).setsID("1"))
+		p := after(rules, ended.brings(1).setsID("1"))
 		if got := p.play(tt.turn).String(); got != tt.want {
 			t.Errorf("%s: decided %q, want %q", tt.name, got, tt.want)
 		}
@@ -201,7 +201,7 @@ func TestMCPRetryAfter(t *testing.T) {
 }
 
 func TestMCPProgress(t *testing.T) {
-	for _, p := range []policy.Reconnector{call(), listen()} {
+	for _, p := range []policy.Policy{call(), listen()} {
 		got, _ := newPlayer(p).withID("1").waits(script(
 			failed.times(3), ended.brings(1), // a message
 			failed.times(2), dropped.lasts(10*time.Second), // a lifetime
@@ -216,7 +216,7 @@ func TestMCPProgress(t *testing.T) {
 func TestMCPPoll(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		policy policy.Reconnector
+		policy policy.Policy
 		turns  []turn
 		want   []time.Duration
 	}{
@@ -241,7 +241,7 @@ func TestMCPFruitless(t *testing.T) {
 	for _, turn := range fruitless {
 		for _, tt := range []struct {
 			name   string
-			policy policy.Reconnector
+			policy policy.Policy
 			want   []time.Duration
 			end    string
 		}{
@@ -273,16 +273,16 @@ func TestMCPBudget(t *testing.T) {
 	// Of what the policy decides on a resumed connection, the idle timeout and
 	// the hard end are part.
 	got := newPlayer(call()).withID("1").run(script(dropped, dropped.takes(9*time.Second)))
-	want := decisions("after 1s, within 4m59s, idle 30s; after 1.5s, within 4m48.5s, idle 30s")
+	want := decisions("after 1s, within 4m59s, message timeout 1m0s, idle 30s; after 1.5s, within 4m48.5s, message timeout 1m0s, idle 30s")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("decisions (-want +got):\n%s", diff)
 	}
 }
 
 func TestMCPJitter(t *testing.T) {
-	for name, rules := range map[string]policy.Rules{"call": policy.MCPCallRules(), "listen": policy.MCPListenRules()} {
+	for name, rules := range map[string]policy.Rules{"call": policy.MCPCall(), "listen": policy.MCPListen()} {
 		rules.Rand = func() float64 { return 0.5 }
-		got, _ := newPlayer(rules.New()).withID("1").waits(script(failed.times(2), ended.retry(10*time.Second), ended.brings(1)))
+		got, _ := newPlayer(rules).withID("1").waits(script(failed.times(2), ended.retry(10*time.Second), ended.brings(1)))
 		if diff := cmp.Diff(seconds(1.125, 1.6875, 10, 10), got); diff != "" {
 			t.Errorf("%s: waits (-want +got):\n%s", name, diff)
 		}
@@ -313,8 +313,12 @@ func TestMCPWorkedNumbers(t *testing.T) {
 	t.Run("a second of retry and then silence", func(t *testing.T) {
 		p := newPlayer(policy.MCPCall())
 		p.play(ended.setsID("p1").retry(time.Second))
-		if _, stopped := p.play(silent).Stopped(); !stopped {
-			t.Error("the stream goes on after its budget")
+		attempts := 0
+		for stopped := false; !stopped; attempts++ {
+			_, stopped = p.play(silent).Stopped()
+		}
+		if attempts != 5 { // the call is resumed again after a minute without a message
+			t.Errorf("%d attempts were silent, want 5", attempts)
 		}
 		if took := p.now.Sub(p.firstEnd); took != 300*time.Second {
 			t.Errorf("ended after %v, want 300s", took)

@@ -23,6 +23,8 @@ type verdict struct {
 	wait   float64
 	within float64
 	bound  bool // within is set
+
+	message time.Duration // the message timeout
 }
 
 type model struct {
@@ -40,12 +42,12 @@ func or(value, byDefault float64) float64 {
 
 func (m model) productive(a policy.Attempt) bool {
 	progress := or(float64(m.rules.ProgressAfter), 30e9)
-	return a.Messages > 0 || progress > 0 && !a.Open.IsZero() && float64(a.End.Sub(a.Open)) >= progress
+	return a.Messages > 0 || progress > 0 && !a.Open.IsZero() && float64(a.LastReceived.Sub(a.Open)) >= progress
 }
 
 func (m model) poll(a policy.Attempt) bool {
 	p := m.rules.PollAfter
-	return !m.productive(a) && a.Kind == policy.Ended && a.Err == nil && a.RetrySent && (p < 0 || p > 0 && a.Retry >= p)
+	return !m.productive(a) && a.Kind == policy.Ended && a.Err == nil && a.HasRetry && (p < 0 || p > 0 && a.Retry >= p)
 }
 
 func (m model) fruitless(a policy.Attempt) bool {
@@ -56,23 +58,26 @@ func (m model) decide(history []policy.Attempt) verdict {
 	a := history[len(history)-1]
 	stop := func(reason error) verdict { return verdict{stop: true, reason: fmt.Sprint(reason)} }
 
-	// futile, permanent, or TooLarge → stop
-	if a.Futile || errors.Is(a.Err, &backoff.PermanentError{}) || a.Kind == policy.TooLarge {
+	// permanent, or TooLarge → stop
+	if a.Permanent || errors.Is(a.Err, &backoff.PermanentError{}) || a.Kind == policy.TooLarge {
 		return stop(a.Err)
 	}
-	// EndIsDone
-	if m.rules.EndIsDone && a.Kind == policy.Ended && a.Messages > 0 {
+	// OneAnswer
+	if m.rules.OneAnswer && a.Kind == policy.Restarted && a.Messages > 0 {
+		return stop(policy.ErrExhausted)
+	}
+	if m.rules.OneAnswer && a.Messages > 0 {
 		return stop(a.Err)
 	}
-	// 204 → nil; other rejections unless Temporary
+	// 204 → nil; other rejections unless Retryable
 	if a.Kind == policy.Rejected && a.Status == 204 {
 		return stop(nil)
 	}
-	if a.Kind == policy.Rejected && (m.rules.Temporary == nil || !m.rules.Temporary(a.Status)) {
+	if a.Kind == policy.Rejected && (m.rules.Retryable == nil || !m.rules.Retryable(a.Status)) {
 		return stop(a.Err)
 	}
-	// NeedID
-	if m.rules.NeedID && a.LastEventID == "" {
+	// RequireLastEventID
+	if m.rules.RequireLastEventID && a.LastEventID == "" {
 		return stop(policy.ErrNotResumable)
 	}
 
@@ -80,7 +85,7 @@ func (m model) decide(history []policy.Attempt) verdict {
 	k, counted := 0, 0
 	for i := len(history) - 1; i >= 0; i-- {
 		old := history[i]
-		if old.Kind != policy.Restarted && m.productive(old) {
+		if m.productive(old) {
 			break
 		}
 		if m.fruitless(old) {
@@ -121,22 +126,38 @@ func (m model) decide(history []policy.Attempt) verdict {
 		wait = min(base*math.Pow(or(m.rules.Factor, 2), float64(k-1)), ceiling) * jitter
 	}
 
-	// Budget.
-	if m.rules.Budget == 0 {
-		return verdict{wait: wait}
+	// Budget and GiveUpAfter.
+	v := verdict{wait: wait, message: m.rules.MessageTimeout}
+	if g := m.rules.GiveUpAfter; g > 0 && (v.message == 0 || g < v.message) {
+		v.message = g
 	}
-	since := history[0].End
-	for _, old := range history {
+	since, silence := history[0].End, time.Duration(0)
+	for i, old := range history {
 		if old.Messages > 0 {
-			since = old.End
+			since, silence = old.End, old.Silence
+			continue
+		}
+		silence += old.Silence
+		if i > 0 {
+			silence += old.Start.Sub(history[i-1].End)
 		}
 	}
-	left := float64(m.rules.Budget - a.End.Sub(since))
+	left := math.Inf(1)
+	if m.rules.Budget > 0 {
+		left = float64(m.rules.Budget - a.End.Sub(since))
+	}
+	if m.rules.GiveUpAfter > 0 {
+		left = min(left, float64(m.rules.GiveUpAfter-silence))
+	}
+	if math.IsInf(left, 1) {
+		return v
+	}
 	due := max(wait, float64(a.Asked))
 	if due >= left {
 		return verdict{stop: true, reason: "budget"}
 	}
-	return verdict{wait: wait, within: left - due, bound: true}
+	v.within, v.bound = left-due, true
+	return v
 }
 
 // compare says how a decision differs from the model's, or nothing.
@@ -165,6 +186,8 @@ func (v verdict) compare(d policy.Decision) string {
 		return fmt.Sprintf("waits %v, want %v", d.Delay(), time.Duration(v.wait))
 	case bound != v.bound || math.Abs(float64(limit)-v.within) > 4+tolerance*(v.within+v.wait):
 		return fmt.Sprintf("within %v, %v, want %v, %v", limit, bound, time.Duration(v.within), v.bound)
+	case d.MessageLimit() != v.message:
+		return fmt.Sprintf("a message timeout of %v, want %v", d.MessageLimit(), v.message)
 	}
 	return ""
 }
@@ -176,21 +199,23 @@ func randomRules(random *rand.Rand) model {
 	m := model{random: pick(random, 0, 0.25, 0.5, 0.999)}
 	ms := time.Millisecond
 	m.rules = policy.Rules{
-		Delay:         pick(random, 0, ms, 50*ms, 1000*ms, 7000*ms),
-		Floor:         pick(random, 0, -1, ms, 2000*ms),
-		Factor:        pick(random, 0, 1, 1.5, 2, 10),
-		MaxDelay:      pick(random, 0, ms, 5000*ms, time.Hour),
-		Jitter:        pick(random, 0, -1, 0.25, 3),
-		MaxFruitless:  pick(random, 0, 0, 0, -1, 1, 3, 8),
-		Budget:        pick(random, 0, 0, time.Second, time.Minute, time.Hour),
-		ProgressAfter: pick(random, 0, -1, 5000*ms, time.Hour),
-		PollAfter:     pick(random, 0, -1, 1000*ms, time.Hour),
-		EndIsDone:     random.IntN(8) == 0,
-		NeedID:        random.IntN(4) == 0,
-		Rand:          func() float64 { return m.random },
+		Delay:              pick(random, 0, ms, 50*ms, 1000*ms, 7000*ms),
+		Floor:              pick(random, 0, -1, ms, 2000*ms),
+		Factor:             pick(random, 0, 1, 1.5, 2, 10),
+		MaxDelay:           pick(random, 0, ms, 5000*ms, time.Hour),
+		Jitter:             pick(random, 0, -1, 0.25, 3),
+		MaxFruitless:       pick(random, 0, 0, 0, -1, 1, 3, 8),
+		Budget:             pick(random, 0, 0, time.Second, time.Minute, time.Hour),
+		GiveUpAfter:        pick(random, 0, 0, 0, time.Second, time.Minute, time.Hour),
+		MessageTimeout:     pick(random, 0, 0, 0, time.Second, time.Minute),
+		ProgressAfter:      pick(random, 0, -1, 5000*ms, time.Hour),
+		PollAfter:          pick(random, 0, -1, 1000*ms, time.Hour),
+		OneAnswer:          random.IntN(8) == 0,
+		RequireLastEventID: random.IntN(4) == 0,
+		Rand:               func() float64 { return m.random },
 	}
 	if random.IntN(2) == 0 {
-		m.rules.Temporary = func(status int) bool { return status >= 500 }
+		m.rules.Retryable = func(status int) bool { return status >= 500 }
 	}
 	if random.IntN(4) == 0 {
 		for range random.IntN(9) {
@@ -209,7 +234,7 @@ func randomTurn(random *rand.Rand) turn {
 	case 0:
 		t = pick(random, tooLarge, rejected(204), rejected(404), rejected(200))
 	case 1:
-		t = t.isFutile()
+		t = t.isPermanent()
 	case 2:
 		t = t.fails(backoff.Permanent(errCut))
 	case 3, 4, 5:
@@ -221,13 +246,14 @@ func randomTurn(random *rand.Rand) turn {
 		t = t.retry(pick(random, 0, time.Millisecond, 999*time.Millisecond, time.Second, 20*time.Second, 2*time.Hour))
 	}
 	if t.opened && random.IntN(4) == 0 {
-		t = t.brings(1 + random.IntN(3))
+		t = t.brings(1 + random.IntN(3)).isQuiet(pick(random, 0, 0, time.Second, time.Minute))
 	}
 	if t.kind == policy.Rejected && random.IntN(2) == 0 {
 		t = t.asksFor(pick(random, time.Second, 40*time.Second))
 	}
 	if random.IntN(3) == 0 {
 		t = t.lasts(pick(random, 4*time.Second, 5*time.Second, 31*time.Second, 2*time.Hour))
+		t = t.hears(pick(random, 0, time.Duration(random.Int64N(int64(t.open)+1)), t.open))
 	}
 	if random.IntN(3) == 0 {
 		t = t.takes(pick(random, time.Millisecond, time.Second, time.Minute))
@@ -238,6 +264,17 @@ func randomTurn(random *rand.Rand) turn {
 	return t
 }
 
+// A recorder keeps what a Starter is asked about.
+type recorder struct {
+	policy.Starter
+	history *[]policy.Attempt
+}
+
+func (r recorder) Next(a policy.Attempt) policy.Decision {
+	*r.history = append(*r.history, a)
+	return r.Starter.Next(a)
+}
+
 func TestRulesAgreeWithTheirText(t *testing.T) {
 	checked := make(map[string]int)
 	for range 4000 {
@@ -245,10 +282,8 @@ func TestRulesAgreeWithTheirText(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		m := randomRules(random)
 		var history []policy.Attempt
-		rules := m.rules.New()
-		p := newPlayer(policy.Func(func(a policy.Attempt) policy.Decision {
-			history = append(history, a)
-			return rules.Next(a)
+		p := newPlayer(policy.Constructor(func() policy.Reconnector {
+			return recorder{m.rules.New().(policy.Starter), &history}
 		})).withID(pick(random, "", "0", "0", "0"))
 		for range 40 {
 			turn := randomTurn(random)
@@ -289,9 +324,9 @@ func TestDecisionsCanBeCarriedOut(t *testing.T) {
 			Delay: pick(random, notNegative...), Floor: pick(random, durations...),
 			Factor: pick(random, 0, 1, 1.0001, 2, 1e300, math.MaxFloat64), MaxDelay: pick(random, notNegative...),
 			Jitter: pick(random, 0, -1, 0.5, 1, 1e300, math.MaxFloat64, math.SmallestNonzeroFloat64), MaxFruitless: pick(random, 0, 0, 1, 5, math.MaxInt, -1),
-			Budget: pick(random, notNegative...), ProgressAfter: pick(random, durations...), PollAfter: pick(random, durations...),
-			EndIsDone: random.IntN(9) == 0, NeedID: random.IntN(9) == 0, Idle: pick(random, durations...),
-			Temporary: func(int) bool { return true },
+			Budget: pick(random, notNegative...), GiveUpAfter: pick(random, notNegative...), MessageTimeout: pick(random, notNegative...), ProgressAfter: pick(random, durations...), PollAfter: pick(random, durations...),
+			OneAnswer: random.IntN(9) == 0, RequireLastEventID: random.IntN(9) == 0, Idle: pick(random, durations...),
+			Retryable: func(int) bool { return true },
 			Rand:      func() float64 { return pick(random, 0, 0.5, 1, 2, -1, math.NaN(), math.Inf(1), math.Inf(-1)) },
 		}
 		if random.IntN(3) == 0 {
@@ -299,13 +334,13 @@ func TestDecisionsCanBeCarriedOut(t *testing.T) {
 				return pick[backoff.BackOff](random, &backoff.ZeroBackOff{}, backoff.NewConstantBackOff(pick(random, durations...)), backoff.NewExponentialBackOff())
 			}
 		}
-		p := pick(random, rules.New, func() policy.Reconnector { return policy.MCPListenWith(rules) })()
+		p := rules.New()
 		for range 12 {
 			a := policy.Attempt{
-				Number: random.IntN(4), Kind: policy.Kind(random.IntN(10)), Err: pick(random, nil, errCut), Futile: random.IntN(30) == 0,
+				Number: random.IntN(4), Kind: policy.Kind(random.IntN(10)), Err: pick(random, nil, errCut), Permanent: random.IntN(30) == 0,
 				Status: pick(random, 0, 200, 204, 400, 503, -7, math.MaxInt), Events: random.IntN(3) - 1, Messages: random.IntN(3) - 1,
 				RetrySent: random.IntN(2) == 0, Retry: pick(random, durations...), HasRetry: random.IntN(2) == 0, Asked: pick(random, durations...),
-				LastEventID: pick(random, "", "1"), Start: pick(random, times...), Open: pick(random, times...), End: pick(random, times...),
+				LastEventID: pick(random, "", "1"), Start: pick(random, times...), Open: pick(random, times...), End: pick(random, times...), Silence: pick(random, durations...), LastReceived: pick(random, times...),
 			}
 			d := p.Next(a)
 			reason, stopped := d.Stopped()
@@ -327,10 +362,10 @@ func TestDecisionsCanBeCarriedOut(t *testing.T) {
 				t.Fatalf("seed %d: after %+v: %v, below the floor or the reconnection time", seed, a, d)
 			}
 			limit, bound := d.Limit()
-			if bound != (rules.Budget > 0) {
+			if bound != (rules.Budget > 0 || rules.GiveUpAfter > 0) {
 				t.Fatalf("seed %d: after %+v: %v, with a budget of %v", seed, a, d, rules.Budget)
 			}
-			if wait := max(d.Delay(), a.Asked); bound && (limit <= 0 || limit > rules.Budget-wait) {
+			if wait := max(d.Delay(), a.Asked); bound && (limit <= 0 || rules.Budget > 0 && limit > rules.Budget-wait || rules.GiveUpAfter > 0 && limit > rules.GiveUpAfter-wait) {
 				t.Fatalf("seed %d: after %+v: %v, beyond the budget of %v", seed, a, d, rules.Budget)
 			}
 			if d.IdleLimit() != rules.Idle {

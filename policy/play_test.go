@@ -28,13 +28,15 @@ const forever = time.Duration(math.MaxInt64)
 type turn struct {
 	kind       policy.Kind
 	err        error
-	futile     bool
+	permanent  bool
 	late       bool // an engine that lets the limit pass
 	status     int
 	after      time.Duration // from the start to the response, or to the failure
 	opened     bool
 	open       time.Duration // from the response to the end
+	heard      time.Duration // from the response to the last byte, if it is not the end that came last
 	messages   int
+	quiet      time.Duration // from the last message to the end
 	retrySent  bool
 	retryIs    time.Duration
 	retryAfter time.Duration
@@ -57,10 +59,12 @@ func rejected(status int) turn {
 
 func (t turn) fails(err error) turn         { t.err = err; return t }
 func (t turn) isLate() turn                 { t.late = true; return t }
-func (t turn) isFutile() turn               { t.futile = true; return t }
+func (t turn) isPermanent() turn            { t.permanent = true; return t }
 func (t turn) takes(d time.Duration) turn   { t.after = d; return t }
 func (t turn) lasts(d time.Duration) turn   { t.open = d; return t }
+func (t turn) hears(d time.Duration) turn   { t.heard = d; return t }
 func (t turn) brings(messages int) turn     { t.messages = messages; return t }
+func (t turn) isQuiet(d time.Duration) turn { t.quiet = d; return t }
 func (t turn) retry(d time.Duration) turn   { t.retrySent, t.retryIs = true, d; return t }
 func (t turn) asksFor(d time.Duration) turn { t.retryAfter = d; return t }
 func (t turn) setsID(id string) turn        { t.id = &id; return t }
@@ -98,13 +102,26 @@ type player struct {
 	id       string
 	limit    time.Duration // of the next attempt
 	limited  bool
+	message  time.Duration // its message timeout
 
 	firstEnd time.Time
 	waited   time.Duration // the last wait
 	asked    time.Duration // of the last attempt
 }
 
-func newPlayer(p policy.Reconnector) *player { return &player{policy: p, now: start} }
+func newPlayer(p policy.Policy) *player {
+	pl := &player{policy: p.New(), now: start}
+	if starter, ok := pl.policy.(policy.Starter); ok {
+		pl.limits(starter.Start())
+	}
+	return pl
+}
+
+// limits takes the limits of the next attempt from the decision that leads to it.
+func (p *player) limits(d policy.Decision) {
+	p.limit, p.limited = d.Limit()
+	p.message = d.MessageLimit()
+}
 
 // withID starts the stream with a last event ID.
 func (p *player) withID(id string) *player { p.id = id; return p }
@@ -113,7 +130,7 @@ func (p *player) withID(id string) *player { p.id = id; return p }
 func (p *player) play(t turn) policy.Decision {
 	p.number++
 	a := policy.Attempt{
-		Number: p.number, Kind: t.kind, Err: t.err, Futile: t.futile, Status: t.status,
+		Number: p.number, Kind: t.kind, Err: t.err, Permanent: t.permanent, Status: t.status,
 		Events: t.messages, Messages: t.messages, Start: p.now,
 	}
 	p.now = p.now.Add(t.after)
@@ -122,14 +139,33 @@ func (p *player) play(t turn) policy.Decision {
 		a.Events += 2 // without data, so nothing may come of them
 		p.now = p.now.Add(t.open)
 	}
-	if end := a.Start.Add(p.limit); p.limited && !t.late && t.messages == 0 && p.now.After(end) {
-		p.now = end
+	quietFrom := a.Start
+	if t.messages > 0 {
+		quietFrom = p.now.Add(-t.quiet)
+	}
+	limit := time.Duration(math.MaxInt64)
+	if p.limited && t.messages == 0 {
+		limit = p.limit
+	}
+	if p.message > 0 {
+		limit = min(limit, p.message)
+	}
+	if !t.late && p.now.Sub(quietFrom) > limit {
+		p.now = quietFrom.Add(limit)
 		a.Kind, a.Err = policy.Expired, errors.New("expired")
-		if a.Open.After(end) {
+		if a.Open.After(p.now) {
 			a.Open = time.Time{}
 		}
 	}
 	a.End = p.now
+	a.Silence = p.now.Sub(quietFrom)
+	switch {
+	case a.Open.IsZero():
+	case a.Kind == policy.Ended, a.Kind == policy.Dropped:
+		a.LastReceived = a.End
+	default:
+		a.LastReceived = a.Open.Add(t.heard)
+	}
 	if p.firstEnd.IsZero() {
 		p.firstEnd = a.End
 	}
@@ -150,7 +186,7 @@ func (p *player) play(t turn) policy.Decision {
 	}
 	p.waited = max(d.Delay(), a.Asked)
 	p.now = p.now.Add(p.waited)
-	p.limit, p.limited = d.Limit()
+	p.limits(d)
 	if d.Forgets() {
 		p.id = ""
 	}
@@ -199,7 +235,7 @@ func (s sequence) check(t *testing.T) {
 	t.Helper()
 	t.Run(s.name, func(t *testing.T) {
 		t.Helper()
-		got := newPlayer(s.rules.New()).withID(s.id).run(s.turns)
+		got := newPlayer(s.rules).withID(s.id).run(s.turns)
 		if diff := cmp.Diff(s.want, got); diff != "" {
 			t.Errorf("decisions (-want +got):\n%s", diff)
 		}

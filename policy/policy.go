@@ -5,15 +5,36 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/cenkalti/backoff/v4"
 )
+
+// A Policy makes the [Reconnector] of each stream. It is what a client is set up
+// with: [Rules], a preset, a [Func], or a [Constructor].
+//
+// New is called when a stream is made, perhaps by many goroutines at once, and must
+// not return nil. Reconnectors that it returns must not share state that is not safe
+// for concurrent use.
+type Policy interface {
+	New() Reconnector
+}
+
+// A Constructor is a [Policy] made of a function that makes a [Reconnector] with state
+// of its own. For a Reconnector without state use [Func].
+type Constructor func() Reconnector
+
+var _ Policy = Constructor(nil)
+
+// New calls c.
+func (c Constructor) New() Reconnector { return c() }
 
 // A Reconnector decides, for one stream, what follows the end of each attempt.
 //
 // Next is called once for every attempt that ended by itself or through
 // Stream.Reconnect, in order, always from the goroutine that ranges over the
-// stream. So an implementation may keep state without locks, as long as each
-// stream is given its own (that is why Client.Policy is a constructor). Next is not
-// called once the stream's context is done, nor when the caller leaves the loop.
+// stream. So an implementation may keep state without locks, as long as the
+// [Policy] gives each stream its own. Next is not called once the stream's context is
+// done, nor when the caller leaves the loop.
 //
 // Next should return promptly and must not wait: waiting is the engine's part. It
 // need not take into account what the server asked for: the engine waits at least
@@ -22,12 +43,30 @@ type Reconnector interface {
 	Next(Attempt) Decision
 }
 
-// Func makes a [Reconnector] of a function without state. A closure that keeps
-// state serves one stream only.
+// A Func is a [Policy] made of a function that decides by the facts of the attempt
+// alone. All streams share it, so it must be safe for concurrent use, and a closure
+// that keeps state about one stream belongs in a [Constructor].
 type Func func(Attempt) Decision
+
+var (
+	_ Policy      = Func(nil)
+	_ Reconnector = Func(nil)
+)
+
+// New returns f.
+func (f Func) New() Reconnector { return f }
 
 // Next calls f.
 func (f Func) Next(a Attempt) Decision { return f(a) }
+
+// A Starter is a [Reconnector] that also decides about the first attempt. Start is called
+// once, before it; the decision is followed like that of Next, but there is nothing that
+// the server has asked for yet, and an adopted response is not waited for. A Reconnector that is not a Starter lets the first attempt
+// begin at once and without limits, so one that wraps a Starter should be a Starter too.
+type Starter interface {
+	Reconnector
+	Start() Decision
+}
 
 // An Attempt holds the facts about an attempt that has ended. A policy decides by
 // nothing else, so it can be tested with a table of Attempts.
@@ -43,10 +82,10 @@ type Attempt struct {
 	// eventsource.ErrTruncated; for Rejected it is an *eventsource.ResponseError.
 	Err error
 
-	// Futile reports that repeating the request cannot succeed: its URL or scheme
+	// Permanent reports that repeating the request cannot succeed: its URL or scheme
 	// cannot be requested, its last event ID cannot be sent in a header, its body
 	// cannot be produced again, or it is not a valid HTTP request.
-	Futile bool
+	Permanent bool
 
 	// Status and Header are those of the response; 0 and nil without one.
 	// Header must not be changed.
@@ -74,10 +113,19 @@ type Attempt struct {
 	// empty if there is none.
 	LastEventID string
 
+	// Silence is how long before End no message had come; the length of the attempt
+	// if it brought none. The time that the loop body took does not count.
+	Silence time.Duration
+
 	// Start, Open and End are times of the stream's clock: when the attempt
 	// began, when its response turned out to be an event stream (zero if it
 	// never did), and when it was over.
 	Start, Open, End time.Time
+
+	// LastReceived is when the server was last heard of: with its last byte, or with
+	// the end if the server or the network ended the connection. Zero if the attempt
+	// never opened.
+	LastReceived time.Time
 }
 
 // A Kind is a way for an attempt to end. The zero Kind means none: every attempt that
@@ -104,7 +152,8 @@ const (
 	// Idle: nothing came for longer than the idle timeout.
 	Idle
 
-	// Expired: the limit set with [Decision.Within] passed without a message.
+	// Expired: a limit set with [Decision.Within] or [Decision.MessageTimeout] passed
+	// without a message.
 	Expired
 
 	// TooLarge: an event was larger than Client.MaxEventSize.
@@ -140,6 +189,7 @@ type Decision struct {
 	reason    error
 	within    time.Duration
 	hasWithin bool
+	message   time.Duration
 	idle      time.Duration
 	forget    bool
 }
@@ -167,6 +217,14 @@ func Stop(reason error) Decision { return Decision{verb: verbStop, reason: reaso
 // limit.
 func (d Decision) Within(limit time.Duration) Decision {
 	d.within, d.hasWithin = limit, true
+	return d
+}
+
+// MessageTimeout ends the next attempt, with Kind Expired, once no message has come for
+// limit: from its start to its first message, and from each message to the next. The time
+// that the loop body takes does not count. Zero or less means no limit.
+func (d Decision) MessageTimeout(limit time.Duration) Decision {
+	d.message = max(limit, 0)
 	return d
 }
 
@@ -203,6 +261,9 @@ func (d Decision) Delay() time.Duration { return d.wait }
 // Limit returns what was given to Within, and whether anything was.
 func (d Decision) Limit() (limit time.Duration, ok bool) { return d.within, d.hasWithin }
 
+// MessageLimit returns what was given to MessageTimeout; zero if nothing was.
+func (d Decision) MessageLimit() time.Duration { return d.message }
+
 // IdleLimit returns what was given to Idle; zero if nothing was.
 func (d Decision) IdleLimit() time.Duration { return d.idle }
 
@@ -217,6 +278,9 @@ func (d Decision) String() string {
 	s := "after " + d.wait.String()
 	if d.hasWithin {
 		s += ", within " + d.within.String()
+	}
+	if d.message != 0 {
+		s += ", message timeout " + d.message.String()
 	}
 	if d.idle != 0 {
 		s += ", idle " + d.idle.String()
@@ -242,15 +306,27 @@ var (
 	ErrNoDecision = errors.New("the policy made no decision")
 )
 
-// A BudgetError is the reason to stop when the wait before the next attempt
-// cannot end within the budget. The wait has not been begun.
+// Permanent returns an error that wraps err and tells [Rules] to stop: trying again
+// cannot help. It is for errors of Client.Prepare and of RoundTrippers, such as that of
+// a token that was revoked. It is backoff.Permanent of the package
+// github.com/cenkalti/backoff/v4, whose errors are taken in the same way. Permanent(nil)
+// is nil.
+func Permanent(err error) error { return backoff.Permanent(err) }
+
+func isPermanent(err error) bool {
+	var permanent *backoff.PermanentError
+	return errors.As(err, &permanent)
+}
+
+// A BudgetError is the reason to stop when the wait before the next attempt cannot end
+// within [Rules].Budget or [Rules].GiveUpAfter. The wait has not been begun.
 type BudgetError struct {
 	// Asked is the wait that was due, the larger of the policy's and the
 	// server's.
 	Asked time.Duration
 
-	// Left is what was left of the budget, never more than Asked; zero or less
-	// if it was used up.
+	// Left is what was left of the time, never more than Asked; zero or less if it
+	// was used up.
 	Left time.Duration
 }
 

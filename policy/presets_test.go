@@ -15,7 +15,7 @@ import (
 // temporary lists the statuses that rules ride out.
 func temporary(r policy.Rules) (statuses []int) {
 	for status := range 1000 {
-		if r.Temporary != nil && r.Temporary(status) {
+		if r.Retryable != nil && r.Retryable(status) {
 			statuses = append(statuses, status)
 		}
 	}
@@ -37,24 +37,24 @@ func TestPresetRules(t *testing.T) {
 		name      string
 		rules     policy.Rules
 		temporary []int
-		want      policy.Rules // but for Temporary
+		want      policy.Rules // but for Retryable
 	}{
 		{
-			name: "Resilient", rules: policy.ResilientRules(),
+			name: "Resilient", rules: policy.Resilient(),
 			temporary: []int{408, 425, 429, 500, 502, 503, 504},
 		},
 		{
-			name: "MCPCall", rules: policy.MCPCallRules(), temporary: mcp,
+			name: "MCPCall", rules: policy.MCPCall(), temporary: mcp,
 			want: policy.Rules{
 				Delay: time.Second, Factor: 1.5, Jitter: 0.25, MaxFruitless: 5, Budget: 300 * time.Second,
-				ProgressAfter: 10 * time.Second, PollAfter: -1, NeedID: true, Idle: 30 * time.Second,
+				ProgressAfter: 10 * time.Second, PollAfter: -1, RequireLastEventID: true, MessageTimeout: time.Minute, Idle: 30 * time.Second,
 			},
 		},
 		{
-			name: "MCPListen", rules: policy.MCPListenRules(), temporary: mcp,
+			name: "MCPListen", rules: policy.MCPListen(), temporary: mcp,
 			want: policy.Rules{
 				Delay: time.Second, Factor: 1.5, Jitter: 0.25, MaxFruitless: 12,
-				ProgressAfter: 10 * time.Second, PollAfter: 10 * time.Second,
+				ProgressAfter: 10 * time.Second, PollAfter: 10 * time.Second, ForgetRefusedID: true,
 			},
 		},
 	} {
@@ -62,7 +62,7 @@ func TestPresetRules(t *testing.T) {
 			if diff := cmp.Diff(tt.temporary, temporary(tt.rules)); diff != "" {
 				t.Errorf("temporary statuses (-want +got):\n%s", diff)
 			}
-			tt.rules.Temporary = nil
+			tt.rules.Retryable = nil
 			if diff := cmp.Diff(tt.want, tt.rules); diff != "" {
 				t.Errorf("rules (-want +got):\n%s", diff)
 			}
@@ -139,49 +139,20 @@ func TestNever(t *testing.T) {
 	}
 }
 
-// Each call of a preset serves one stream.
-func TestPresetsAreFresh(t *testing.T) {
-	for name, preset := range map[string]func() policy.Reconnector{
+// Each stream has a Reconnector of its own, and a changed copy of a preset leaves the
+// preset as it was.
+func TestStreamsOfAPresetAreFresh(t *testing.T) {
+	for name, preset := range map[string]func() policy.Rules{
 		"WHATWG": policy.WHATWG, "Resilient": policy.Resilient, "MCPCall": policy.MCPCall, "MCPListen": policy.MCPListen,
 	} {
-		newPlayer(preset()).withID("1").waits(script(ended, failed.times(4)))
-		d := newPlayer(preset()).withID("1").play(failed)
-		if d.Delay() > 4500*time.Millisecond {
+		rules := preset()
+		newPlayer(rules).withID("1").waits(script(ended, failed.times(4)))
+		if d := newPlayer(rules).withID("1").play(failed); d.Delay() > 4500*time.Millisecond {
 			t.Errorf("%s: a new stream begins with %v", name, d)
 		}
-	}
-}
-
-// What a preset is, in the words of its documentation.
-func TestPresetsAreTheirRules(t *testing.T) {
-	turns := script(
-		ended, failed, ended.retry(15*time.Second), idle, rejected(409), rejected(503), rejected(503),
-		dropped.lasts(10*time.Second), dropped.lasts(30*time.Second), ended.brings(1), rejected(501), ended,
-	)
-	for _, tt := range []struct {
-		name   string
-		preset policy.Reconnector
-		rules  policy.Rules
-	}{
-		{"WHATWG", policy.WHATWG(), policy.Rules{}},
-		{"Resilient", policy.Resilient(), policy.ResilientRules()},
-		{"MCPCall", policy.MCPCall(), policy.MCPCallRules()},
-		{"MCPListen", policy.MCPListen(), policy.MCPListenRules()},
-	} {
-		got := newPlayer(tt.preset).withID("1")
-		want := newPlayer(tt.rules.New()).withID("1")
-		for i, turn := range turns {
-			g, w := got.play(turn), want.play(turn)
-			_, gotStop := g.Stopped()
-			_, wantStop := w.Stopped()
-			// Their jitter differs, within bounds.
-			if gotStop != wantStop || g.Delay() > w.Delay()*3/2 || w.Delay() > g.Delay()*3/2 || g.IdleLimit() != w.IdleLimit() {
-				t.Errorf("%s, attempt %d: decided %v, want %v", tt.name, i+1, g, w)
-			}
-			if gotStop || wantStop {
-				break
-			}
-			got.now, want.now = start, start
+		rules.MaxFruitless = -1
+		if d := newPlayer(preset()).withID("1").play(failed); d.Delay() == 0 {
+			t.Errorf("%s: after a copy was changed a new stream decides %v", name, d)
 		}
 	}
 }
@@ -191,7 +162,7 @@ func TestGivingUpIsNeverASurprise(t *testing.T) {
 	if _, end := newPlayer(policy.WHATWG()).waits(failed.times(100)); end != "going on" {
 		t.Errorf("WHATWG ends with %q", end)
 	}
-	waits, end := newPlayer(policy.Rules{MaxFruitless: 5}.New()).waits(failed.times(100))
+	waits, end := newPlayer(policy.Rules{MaxFruitless: 5}).waits(failed.times(100))
 	if want := fmt.Sprintf("stop: %v: fruitless attempts in a row: 6", policy.ErrExhausted); len(waits) != 5 || end != want {
 		t.Errorf("with a limit of 5: %d reconnections, then %q; want 5, then %q", len(waits), end, want)
 	}

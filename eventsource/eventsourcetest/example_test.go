@@ -29,7 +29,9 @@ func Example() {
 	client := eventsource.Client{
 		HTTPClient: srv.Client(),
 		Clock:      fake,
-		Trace:      &eventsource.Trace{Wait: func(w eventsource.WaitInfo) { fake.Advance(w.Waited) }},
+		Trace: func(*http.Request) *eventsource.Trace {
+			return &eventsource.Trace{Wait: func(w eventsource.WaitInfo) { fake.Advance(w.Waited) }}
+		},
 	}
 	req, err := http.NewRequest(http.MethodGet, srv.URL, nil)
 	if err != nil {
@@ -71,7 +73,9 @@ func ExampleDo() {
 	client := eventsource.Client{
 		HTTPClient: srv.Client(),
 		Clock:      fake,
-		Trace:      &eventsource.Trace{Wait: func(w eventsource.WaitInfo) { fake.Advance(w.Waited) }},
+		Trace: func(*http.Request) *eventsource.Trace {
+			return &eventsource.Trace{Wait: func(w eventsource.WaitInfo) { fake.Advance(w.Waited) }}
+		},
 	}
 	req, err := http.NewRequest(http.MethodGet, srv.URL, nil)
 	if err != nil {
@@ -102,9 +106,11 @@ func ExampleOutage() {
 
 	client := eventsource.Client{
 		HTTPClient: srv.Client(),
-		Policy:     policy.Rules{Delay: time.Second, MaxDelay: time.Minute, Jitter: -1}.New,
+		Policy:     policy.Rules{Delay: time.Second, MaxDelay: time.Minute, Jitter: -1},
 		Clock:      fake,
-		Trace:      &eventsource.Trace{Wait: func(w eventsource.WaitInfo) { fake.Advance(w.Waited) }},
+		Trace: func(*http.Request) *eventsource.Trace {
+			return &eventsource.Trace{Wait: func(w eventsource.WaitInfo) { fake.Advance(w.Waited) }}
+		},
 	}
 	req, err := http.NewRequest(http.MethodGet, srv.URL, nil)
 	if err != nil {

@@ -36,7 +36,7 @@ type column struct {
 }
 
 var columns = []column{
-	{"Reprise", withReprise(nil), withReprise(policy.Resilient), "`policy.Resilient`"},
+	{"Reprise", withReprise(nil), withReprise(policy.Resilient()), "`policy.Resilient`"},
 	{"go-sse", withGoSSE, nil, ""},
 	{"launchdarkly", withLaunchDarkly(), withLaunchDarkly(
 		launchdarkly.StreamOptionUseBackoff(30*time.Second), launchdarkly.StreamOptionUseJitter(0.5),
@@ -45,7 +45,7 @@ var columns = []column{
 	{"r3labs", withR3labs, nil, ""},
 }
 
-func withReprise(p func() policy.Reconnector) follower {
+func withReprise(p policy.Policy) follower {
 	return func(ctx context.Context, httpClient *http.Client, req *http.Request, handle func(string)) error {
 		client := eventsource.Client{HTTPClient: httpClient, Policy: p}
 		for event, err := range client.Stream(req.WithContext(ctx)).Events() {

@@ -36,7 +36,7 @@ func beforeGoSSE(ctx context.Context, httpClient *http.Client, url string, handl
 func afterGoSSE(ctx context.Context, httpClient *http.Client, url string, handle func(data string)) error {
 	client := eventsource.Client{
 		HTTPClient: httpClient,
-		Policy:     policy.Rules{MaxFruitless: 5}.New,
+		Policy:     policy.Rules{MaxFruitless: 5},
 		Trace:      eventsource.LogTrace(nil),
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

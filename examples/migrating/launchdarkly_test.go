@@ -60,7 +60,7 @@ func afterLaunchDarkly(ctx context.Context, httpClient *http.Client, url, stored
 	client := eventsource.Client{
 		HTTPClient:  httpClient,
 		IdleTimeout: time.Minute,
-		Policy:      policy.Resilient,
+		Policy:      policy.Resilient(),
 		Trace:       eventsource.LogTrace(nil),
 	}
 	for event, err := range client.Stream(req).Events() {

@@ -34,7 +34,7 @@ func afterR3labs(ctx context.Context, httpClient *http.Client, url, token string
 	req.Header.Set("Authorization", "Bearer "+token)
 	client := eventsource.Client{
 		HTTPClient: httpClient,
-		Policy:     policy.Resilient,
+		Policy:     policy.Resilient(),
 		Trace:      eventsource.LogTrace(nil),
 	}
 	for event, err := range client.Stream(req).Events() {

@@ -35,7 +35,7 @@ func (loopback) dial(ctx context.Context, network, address string) (net.Conn, er
 // demoRules is the demo's policy: it waits out a 503, and its budget is too small
 // for a wait of a day.
 func demoRules() policy.Rules {
-	rules := policy.ResilientRules()
+	rules := policy.Resilient()
 	rules.Delay = time.Second
 	rules.Budget = 20 * time.Second
 	return rules
@@ -103,8 +103,8 @@ func followDemo(ctx context.Context, url string, transport http.RoundTripper, ev
 	}
 	client := eventsource.Client{
 		HTTPClient: &http.Client{Transport: transport},
-		Policy:     demoRules().New,
-		Trace:      trace,
+		Policy:     demoRules(),
+		Trace:      func(*http.Request) *eventsource.Trace { return trace },
 	}
 	for ev, err := range client.Stream(req).Events() {
 		if err == nil {

@@ -19,7 +19,7 @@ type options struct {
 	header      http.Header
 	lastEventID string
 	idle        time.Duration
-	policy      func() policy.Reconnector
+	policy      policy.Policy
 }
 
 const usage = `usage: tail [flags] URL    follow the event stream at URL
@@ -64,11 +64,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	set := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { set[f.Name] = true })
 	if resilient {
-		rules.Temporary = policy.ResilientRules().Temporary
+		rules.Retryable = policy.Resilient().Retryable
 	}
-	o.url, o.policy = flags.Arg(0), rules.New
+	o.url, o.policy = flags.Arg(0), rules
 	if never {
-		o.policy = policy.Never
+		o.policy = policy.Never()
 	}
 	if problem := check(flags, set, o, rules); problem != "" {
 		fmt.Fprintf(stderr, "tail: %s\n", problem)

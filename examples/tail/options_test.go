@@ -87,7 +87,7 @@ func TestParsePolicy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := o.policy().Next(tt.attempt)
+			d := o.policy.New().Next(tt.attempt)
 			if _, stopped := d.Stopped(); stopped != tt.wantStop {
 				t.Fatalf("decided %v, want a stop: %v", d, tt.wantStop)
 			}

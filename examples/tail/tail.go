@@ -53,7 +53,7 @@ func follow(ctx context.Context, o options, transport http.RoundTripper, events 
 		HTTPClient:  &http.Client{Transport: transport},
 		Policy:      o.policy,
 		IdleTimeout: o.idle,
-		Trace:       log.trace(),
+		Trace:       func(*http.Request) *eventsource.Trace { return log.trace() },
 	}
 	for ev, err := range client.Stream(req).Events() {
 		if err == nil {

@@ -36,30 +36,88 @@ func firstMessage(a *Attempt) (at time.Duration, ok bool) {
 	return 0, false
 }
 
-// WithinLimits checks that an attempt with a limit brings a message in time or is ended
-// by the limit.
+// heard returns when the client last heard of the server of an attempt that has opened
+// and ended.
+func heard(a *Attempt) time.Duration {
+	switch {
+	case a.Reported.Kind == policy.Ended, a.Reported.Kind == policy.Dropped:
+		return a.Ended[0]
+	case len(a.Reads) > 0:
+		return a.Reads[len(a.Reads)-1].At
+	}
+	return a.Opened[0]
+}
+
+// limitsOf returns the limits on the time without a message in the i-th attempt: before the
+// first message, if there is one, and after each message, or 0.
+func limitsOf(r *Record, i int) (limit, message time.Duration, limited bool) {
+	a := r.Attempts[i]
+	decided, planned := r.Started, a.Began
+	if i > 0 {
+		// A limit counts from when the attempt was to begin.
+		before := r.Attempts[i-1]
+		decided = before.Decided
+		planned = max(planned, saturatingSum(before.Ended[0], max(decided.Delay(), before.Reported.Asked)))
+	}
+	limit, limited = decided.Limit()
+	limit = saturatingSum(planned-a.Began, max(limit, 0))
+	message = decided.MessageLimit()
+	if message > 0 && (!limited || message < limit) {
+		limit, limited = message, true
+	}
+	return limit, message, limited
+}
+
+// WithinLimits checks that an attempt with a limit on the time without a message brings
+// one in time or is ended by the limit: before its first message, and after it.
 func WithinLimits(r *Record, c *Complaints) {
-	for i, a := range r.Attempts[min(1, len(r.Attempts)):] {
-		limit, limited := r.Attempts[i].Decided.Limit()
-		if !limited {
-			if a.Reported != nil && a.Reported.Kind == policy.Expired {
-				c.Add("attempt %d had no limit and expired", a.Number)
+	for i, a := range r.Attempts {
+		limit, message, limited := limitsOf(r, i)
+		expired := a.Reported != nil && a.Reported.Kind == policy.Expired
+		slow := time.Duration(len(a.Events)) * r.Scenario.Caller.Slow // that is the caller's time
+		from, first := a.Began, saturatingSum(a.Began, limit)
+		check := func(at time.Duration, what string) {
+			if limited && at > saturatingSum(saturatingSum(from, limit), slow) {
+				c.Add("attempt %d %s at %v; the limit from %v on was %v", a.Number, what, at, from, limit)
 			}
-			continue
 		}
-		due := saturatingSum(a.Began, max(limit, 0))
-		late := saturatingSum(due, time.Duration(len(a.Events))*r.Scenario.Caller.Slow) // that is the caller's time
-		over, how := endOf(r, a), "ended"
-		if at, ok := firstMessage(a); ok {
-			over, how = at, "brought a message"
+		for _, d := range a.Events {
+			if d.Event.Data != "" {
+				check(d.At, "brought a message")
+				from, limit, limited = d.At, message, message > 0
+			}
 		}
-		if over > late {
-			c.Add("attempt %d %s at %v; its limit was %v", a.Number, how, over, due)
-		}
-		if a.Reported != nil && a.Reported.Kind == policy.Expired && a.Ended[0] < due {
-			c.Add("attempt %d expired at %v; its limit was %v", a.Number, a.Ended[0], due)
+		check(endOf(r, a), "ended")
+		tied := from == first && endOf(r, a) == first // a message came at the moment of expiry
+		if expired && !tied && (!limited || a.Ended[0] < saturatingSum(from, limit)) {
+			c.Add("attempt %d expired at %v; the limit from %v on was %v (%v)", a.Number, a.Ended[0], from, limit, limited)
 		}
 	}
+}
+
+// WithinPatience checks that with GiveUpAfter no time without a message is longer, from the
+// start of the stream to its end.
+func WithinPatience(r *Record, c *Complaints) {
+	patience := r.Scenario.Policy.Rules.GiveUpAfter
+	if r.Scenario.Policy.Preset != "Rules" || patience == 0 || len(r.Attempts) == 0 {
+		return
+	}
+	from, slow := r.Attempts[0].Began, time.Duration(0)
+	check := func(at time.Duration) {
+		if at > saturatingSum(from, patience)+slow {
+			c.Add("there was no message from %v to %v, and the caller gives up after %v", from, at, patience)
+		}
+	}
+	for _, a := range r.Attempts {
+		for _, d := range a.Events {
+			slow += r.Scenario.Caller.Slow
+			if d.Event.Data != "" {
+				check(d.At)
+				from, slow = d.At, r.Scenario.Caller.Slow
+			}
+		}
+	}
+	check(r.DoneAt)
 }
 
 func budgetOf(p Policy) time.Duration {
@@ -104,6 +162,9 @@ func WithinBudget(r *Record, c *Complaints) {
 		}
 		refusal, left := (*policy.BudgetError)(nil), renewed+budget-end
 		if why, _ := a.Decided.Stopped(); errors.As(why, &refusal) {
+			if patience := r.Scenario.Policy.Rules.GiveUpAfter; patience > 0 {
+				left = min(left, refusal.Left) // which may be what is left of that
+			}
 			if refusal.Left != left || refusal.Asked < max(left, truths[i].Asked) {
 				c.Add("after attempt %d: %v; in fact %v were left and the server asked for %v", a.Number, refusal, left, truths[i].Asked)
 			}
@@ -123,12 +184,13 @@ type fruitlessLedger struct {
 func (l *fruitlessLedger) count(a *Attempt, truth Truth) (productive, poll, exhausted bool) {
 	progress := orDefault(l.rules.ProgressAfter, 30*time.Second)
 	productive = truth.Messages > 0 ||
-		progress > 0 && len(a.Opened) > 0 && a.Ended[0]-a.Opened[0] >= progress
+		progress > 0 && len(a.Opened) > 0 && heard(a)-a.Opened[0] >= progress
 	poll = !productive && l.rules.PollAfter != 0 && a.Reported.Kind == policy.Ended && !truth.Decoded.Truncated &&
-		truth.RetrySent && truth.Retry >= l.rules.PollAfter
+		truth.HasRetry && truth.Retry >= l.rules.PollAfter
 	switch {
 	case productive:
 		l.run, l.reconnections = 0, 0
+	case a.Reported.Kind == policy.Restarted:
 	case !poll:
 		l.run++
 		if a.Number > 1 {
@@ -168,18 +230,24 @@ func NoFreeResets(r *Record, c *Complaints) {
 	}
 	truths := r.Truths()
 	l := &fruitlessLedger{rules: r.Scenario.Policy.RulesInForce(), random: r.Scenario.Policy.Random}
+	opened := false
 	for i, a := range r.Attempts {
 		if a.Reported == nil || a.Asked == nil {
 			return
 		}
+		opened = opened || len(a.Opened) > 0
 		why, stopped := a.Decided.Stopped()
 		if a.Reported.Kind == policy.Restarted {
 			if !stopped && a.Decided.Delay() != 0 {
 				c.Add("a restart is followed by a wait of %v", a.Decided.Delay())
 			}
+			if l.rules.OneAnswer && truths[i].Messages > 0 && !stopped {
+				c.Add("attempt %d brought the beginning of the answer, and after it: %v", a.Number, a.Decided)
+			}
+			l.count(a, truths[i])
 			continue
 		}
-		if leavesNothingToCount(a, truths[i], l.rules) {
+		if leavesNothingToCount(a, truths[i], l.rules, opened) {
 			if !stopped || errors.Is(why, policy.ErrExhausted) {
 				c.Add("after attempt %d, which settles the matter: %v", a.Number, a.Decided)
 			}
@@ -200,15 +268,21 @@ func NoFreeResets(r *Record, c *Complaints) {
 }
 
 // leavesNothingToCount reports whether an attempt leaves nothing to count.
-func leavesNothingToCount(a *Attempt, truth Truth, rules policy.Rules) bool {
+func leavesNothingToCount(a *Attempt, truth Truth, rules policy.Rules, opened bool) bool {
 	permanent := (*backoff.PermanentError)(nil)
+	retryable := rules.Retryable != nil && rules.Retryable(a.Reported.Status)
+	forgets := rules.ForgetRefusedID && !retryable && a.Reported.Status/100 == 4 && (opened || truth.LastEventID != "")
+	switch a.Reported.Status {
+	case 401, 403, 404, 405:
+		forgets = false
+	}
 	switch {
-	case a.Reported.Futile, errors.As(a.Reported.Err, &permanent), a.Reported.Kind == policy.TooLarge:
+	case a.Reported.Permanent, errors.As(a.Reported.Err, &permanent), a.Reported.Kind == policy.TooLarge:
 		return true
-	case rules.EndIsDone && a.Reported.Kind == policy.Ended && truth.Messages > 0:
+	case rules.OneAnswer && truth.Messages > 0:
 		return true
-	case truth.Rejected && (rules.Temporary == nil || !rules.Temporary(a.Reported.Status)):
+	case truth.Rejected && !retryable && !forgets:
 		return true
 	}
-	return rules.NeedID && truth.LastEventID == ""
+	return rules.RequireLastEventID && (truth.LastEventID == "" || truth.Rejected && forgets)
 }

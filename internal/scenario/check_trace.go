@@ -83,6 +83,18 @@ func checkFacts(c *Complaints, r *Record, a *Attempt, truth Truth) {
 	if len(a.Opened) == 1 && (a.Opened[0] != a.Answered || a.Began+got.Open.Sub(got.Start) != a.Answered) {
 		c.Add("attempt %d opens at %v; its answer came at %v", a.Number, a.Opened[0], a.Answered)
 	}
+	if len(a.Opened) == 1 && a.Began+got.LastReceived.Sub(got.Start) != heard(a) {
+		c.Add("attempt %d was last heard of at %v, not at %v", a.Number, heard(a), a.Began+got.LastReceived.Sub(got.Start))
+	}
+	quiet := a.Began
+	for _, d := range a.Events {
+		if d.Event.Data != "" {
+			quiet = d.At
+		}
+	}
+	if want := a.Ended[0] - quiet; r.Scenario.Caller.Slow == 0 && got.Silence != want {
+		c.Add("attempt %d was without a message for %v at its end, not for %v", a.Number, want, got.Silence)
+	}
 	if len(a.Retries) > 0 != truth.RetrySent || truth.RetrySent && a.Retries[len(a.Retries)-1] != truth.Retry {
 		c.Add("attempt %d: Trace.Retry is told %v; the server set %v", a.Number, a.Retries, truth.Retry)
 	}
@@ -94,12 +106,10 @@ func checkCause(c *Complaints, r *Record, i int, truth Truth) {
 	a := r.Attempts[i]
 	err, lasted := a.Reported.Err, a.Ended[0]-a.Began
 	idle := r.Scenario.Caller.IdleTimeout
-	within, limited := time.Duration(0), false
 	if i > 0 {
-		d := r.Attempts[i-1].Decided
-		within, limited = d.Limit()
-		idle = orDefault(d.IdleLimit(), idle)
+		idle = orDefault(r.Attempts[i-1].Decided.IdleLimit(), idle)
 	}
+	limit, message, limited := limitsOf(r, i)
 	connect := orDefault(r.Scenario.Caller.ConnectTimeout, 30*time.Second)
 	silence := time.Duration(0) // the longest
 	before := a.Answered
@@ -122,7 +132,7 @@ func checkCause(c *Complaints, r *Record, i int, truth Truth) {
 	case policy.Failed:
 		timeout := net.Error(nil)
 		switch {
-		case a.Reported.Futile:
+		case a.Reported.Permanent:
 			possible = !a.HasAnswer
 			caused = errors.Is(err, eventsource.ErrUnsendableID) || errors.Is(err, eventsource.ErrNotReplayable)
 		case errors.As(err, &timeout) && timeout.Timeout():
@@ -140,7 +150,7 @@ func checkCause(c *Complaints, r *Record, i int, truth Truth) {
 		possible = truth.Streamed && idle > 0 && silence >= idle
 		caused = errors.Is(err, eventsource.ErrIdle)
 	case policy.Expired:
-		possible = limited && lasted >= within
+		possible = limited && lasted >= limit || truth.Messages > 0 && message > 0 // when: see WithinLimits
 		caused = errors.Is(err, eventsource.ErrExpired)
 	case policy.TooLarge:
 		possible = truth.TooLarge

@@ -100,7 +100,10 @@ func Exactly(r *Record, c *Complaints) {
 		if due < end {
 			due = math.MaxInt64
 		}
-		if hasDeadline && a.Waited[0].Waited > 0 && due >= deadline {
+		// Reconnect may have cut the wait short before it began.
+		rs := restartsOf(r, a.Number)
+		hurried := len(rs.all)+len(rs.stray) > 0
+		if hasDeadline && a.Waited[0].Waited > 0 && due >= deadline && !hurried {
 			c.Add("attempt %d: a wait from %v to %v is begun; the deadline is at %v", a.Number, end, due, deadline)
 		}
 		if i == len(r.Attempts)-1 {
@@ -109,7 +112,7 @@ func Exactly(r *Record, c *Complaints) {
 			}
 			continue
 		}
-		checkBeginning(c, r.Attempts[i+1].Began, due, end+truths[i].Asked, restartsOf(r, a.Number), a)
+		checkBeginning(c, r.Attempts[i+1].Began, due, end+truths[i].Asked, rs, a)
 	}
 }
 

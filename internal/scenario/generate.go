@@ -248,7 +248,7 @@ func (g *generator) flood() []Piece {
 
 func (g *generator) policy(answers int) Policy {
 	if g.Rules || g.often(35) {
-		return Policy{Preset: "Rules", Rules: g.rules(), Temporary: g.often(80), Random: g.Float64()}
+		return Policy{Preset: "Rules", Rules: g.rules(), Retryable: g.often(80), Random: g.Float64()}
 	}
 	if g.often(15) {
 		preset := pick(g, "WHATWG", "Resilient", "Never", "MCPCall", "MCPListen")
@@ -266,23 +266,30 @@ func (g *generator) policy(answers int) Policy {
 
 func (g *generator) rules() policy.Rules {
 	r := policy.Rules{
-		Delay:         pick(g, 0, time.Second, 100*time.Millisecond, time.Nanosecond, math.MaxInt64),
-		Floor:         pick(g, 0, 0, -1, 50*time.Millisecond),
-		Factor:        pick(g, 0, 1, 1.5, 3, 1e300),
-		MaxDelay:      pick(g, 0, 0, 5*time.Second, math.MaxInt64),
-		Jitter:        pick(g, 0, -1, 0.25, 1e300),
-		MaxFruitless:  pick(g, 0, 0, 1, 3, 5, -1),
-		ProgressAfter: pick(g, 0, -1, 10*time.Second),
-		PollAfter:     pick(g, 0, -1, 10*time.Second),
-		EndIsDone:     g.often(8),
-		NeedID:        g.often(8),
-		Idle:          g.odd(pick(g, 0, 0, -1, 5*time.Second)),
+		Delay:              pick(g, 0, time.Second, 100*time.Millisecond, time.Nanosecond, math.MaxInt64),
+		Floor:              pick(g, 0, 0, -1, 50*time.Millisecond),
+		Factor:             pick(g, 0, 1, 1.5, 3, 1e300),
+		MaxDelay:           pick(g, 0, 0, 5*time.Second, math.MaxInt64),
+		Jitter:             pick(g, 0, -1, 0.25, 1e300),
+		MaxFruitless:       pick(g, 0, 0, 1, 3, 5, -1),
+		ProgressAfter:      pick(g, 0, -1, 10*time.Second),
+		PollAfter:          pick(g, 0, -1, 10*time.Second),
+		OneAnswer:          g.often(8),
+		ForgetRefusedID:    g.often(8),
+		RequireLastEventID: g.often(8),
+		Idle:               g.odd(pick(g, 0, 0, -1, 5*time.Second)),
 	}
 	if g.often(80) {
 		// Extremes are for the others.
 		r.Delay = pick(g, 0, time.Second, 100*time.Millisecond)
 		r.Factor = pick(g, 0, 1, 1.5, 3)
 		r.Jitter = pick(g, 0, -1, 0.25)
+	}
+	if g.often(15) {
+		r.GiveUpAfter = g.odd(pick(g, time.Second, 10*time.Second, time.Minute, 5*time.Minute))
+	}
+	if g.often(15) {
+		r.MessageTimeout = g.odd(pick(g, time.Second, 10*time.Second, time.Minute))
 	}
 	if g.Budget || g.often(30) {
 		r.Budget = g.odd(pick(g, time.Second, 10*time.Second, time.Minute, 5*time.Minute))
@@ -314,6 +321,9 @@ func (g *generator) decision() Decision {
 			within = pick[time.Duration](g, math.MinInt64, -1, 0) // whether a request is sent is open
 		}
 		d.Within = &within
+	}
+	if g.often(20) {
+		d.Message = g.odd(pick(g, 1, time.Second, 5*time.Second, time.Minute))
 	}
 	if g.often(25) {
 		d.Idle = g.odd(pick(g, -1, time.Second, 10*time.Second))

@@ -4,23 +4,23 @@ import (
 	"github.com/reprise-sse/reprise/policy"
 )
 
-// constructor returns the Policy for a Client.
-func (p Policy) constructor() func() policy.Reconnector {
+// inForce returns the Policy for a Client.
+func (p Policy) inForce() policy.Policy {
 	switch p.Preset {
 	case "WHATWG":
-		return policy.WHATWG
+		return policy.WHATWG()
 	case "Resilient":
-		return policy.Resilient
+		return policy.Resilient()
 	case "Never":
-		return policy.Never
+		return policy.Never()
 	case "MCPCall":
-		return policy.MCPCall
+		return policy.MCPCall()
 	case "MCPListen":
-		return policy.MCPListen
+		return policy.MCPListen()
 	case "Rules":
-		return p.RulesInForce().New
+		return p.RulesInForce()
 	}
-	return func() policy.Reconnector {
+	return policy.Constructor(func() policy.Reconnector {
 		next := 0
 		return policy.Func(func(policy.Attempt) policy.Decision {
 			if next == len(p.Script) {
@@ -29,14 +29,14 @@ func (p Policy) constructor() func() policy.Reconnector {
 			next++
 			return p.Script[next-1].decision()
 		})
-	}
+	})
 }
 
 // RulesInForce returns the Rules of the preset Rules, complete.
 func (p Policy) RulesInForce() policy.Rules {
 	rules := p.Rules
-	if p.Temporary {
-		rules.Temporary = policy.ResilientRules().Temporary
+	if p.Retryable {
+		rules.Retryable = policy.Resilient().Retryable
 	}
 	rules.Rand = func() float64 { return p.Random }
 	return rules
@@ -54,6 +54,9 @@ func (d Decision) decision() policy.Decision {
 	decision := policy.After(d.After)
 	if d.Within != nil {
 		decision = decision.Within(*d.Within)
+	}
+	if d.Message != 0 {
+		decision = decision.MessageTimeout(d.Message)
 	}
 	if d.Idle != 0 {
 		decision = decision.Idle(d.Idle)

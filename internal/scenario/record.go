@@ -29,6 +29,9 @@ type Record struct {
 	Attempts []*Attempt
 	Log      []Entry // everything that happened, in order
 
+	// Started is what the policy decided before the first attempt.
+	Started policy.Decision
+
 	// Errors are the errors that the loop was given, and Surplus counts everything that
 	// it was given after the first of them.
 	Errors  []error

@@ -34,11 +34,11 @@ func play(scenarios []Scenario, records []*Record) {
 	transport := make(transport)
 	runs := make([]*run, len(scenarios))
 	for i, s := range scenarios {
-		newPolicy := s.Policy.constructor()
+		policy := s.Policy.inForce()
 		if i > 0 && reflect.DeepEqual(s.Policy, scenarios[0].Policy) {
-			newPolicy = runs[0].newPolicy
+			policy = runs[0].policy
 		}
-		runs[i] = newRun(s, fmt.Sprintf("server%d.test", i), transport, newPolicy)
+		runs[i] = newRun(s, fmt.Sprintf("server%d.test", i), transport, policy)
 		records[i] = &runs[i].record
 	}
 	for _, r := range runs {
@@ -76,15 +76,15 @@ func play(scenarios []Scenario, records []*Record) {
 
 // A run is a scenario that is being run.
 type run struct {
-	scenario  Scenario
-	start     time.Time
-	newPolicy func() policy.Reconnector
-	policy    policy.Reconnector
-	stream    *eventsource.Stream
-	cancel    context.CancelCauseFunc
-	clock     ledger
-	returned  chan struct{} // closed when the loop is over
-	leave     bool          // the body of the loop must break
+	scenario Scenario
+	start    time.Time
+	policy   policy.Policy
+	decider  policy.Reconnector // of the stream
+	stream   *eventsource.Stream
+	cancel   context.CancelCauseFunc
+	clock    ledger
+	returned chan struct{} // closed when the loop is over
+	leave    bool          // the body of the loop must break
 
 	mu       sync.Mutex
 	record   Record
@@ -95,13 +95,13 @@ type run struct {
 	logged   strings.Builder
 }
 
-func newRun(s Scenario, host string, transport transport, newPolicy func() policy.Reconnector) *run {
+func newRun(s Scenario, host string, transport transport, policy policy.Policy) *run {
 	r := &run{
-		scenario:  s,
-		start:     time.Now(),
-		newPolicy: newPolicy,
-		returned:  make(chan struct{}),
-		passed:    make(map[Point]int),
+		scenario: s,
+		start:    time.Now(),
+		policy:   policy,
+		returned: make(chan struct{}),
+		passed:   make(map[Point]int),
 	}
 	transport[host] = r
 	r.record.Scenario = s
@@ -121,13 +121,13 @@ func newRun(s Scenario, host string, transport transport, newPolicy func() polic
 
 	client := eventsource.Client{
 		HTTPClient:     &http.Client{Transport: transport},
-		Policy:         func() policy.Reconnector { r.policy = r.newPolicy(); return (*observed)(r) },
+		Policy:         (*observedPolicy)(r),
 		Clock:          &r.clock,
 		Prepare:        r.prepare,
 		ConnectTimeout: s.Caller.ConnectTimeout,
 		IdleTimeout:    s.Caller.IdleTimeout,
 		MaxEventSize:   MaxEventSize,
-		Trace:          r.trace(),
+		Trace:          func(*http.Request) *eventsource.Trace { return r.trace() },
 	}
 	req := r.request(ctx, host)
 	switch {
@@ -470,7 +470,7 @@ func (r *run) land() { r.inFlight-- }
 
 // trace returns the hooks of the stream: the record's, and those of a LogTrace.
 func (r *run) trace() *eventsource.Trace {
-	logger := eventsource.LogTrace(slog.New(slog.NewTextHandler(&r.logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	logger := eventsource.LogTrace(slog.New(slog.NewTextHandler(&r.logged, &slog.HandlerOptions{Level: slog.LevelDebug})))(nil)
 	note := func(p Point, log func(), f func(a *Attempt), format string, args ...any) {
 		r.mu.Lock()
 		log()
@@ -526,13 +526,30 @@ func (r *run) trace() *eventsource.Trace {
 	}
 }
 
-// observed is the run's policy, which records what it is asked.
+// observedPolicy is the run's policy. The Reconnector that it makes records what it is
+// asked.
+type observedPolicy run
+
+func (o *observedPolicy) New() policy.Reconnector {
+	o.decider = o.policy.New()
+	return (*observed)(o)
+}
+
 type observed run
+
+func (o *observed) Start() policy.Decision {
+	if starter, ok := o.decider.(policy.Starter); ok {
+		o.record.Started = starter.Start()
+	} else {
+		o.record.Started = policy.After(0)
+	}
+	return o.record.Started
+}
 
 func (o *observed) Next(facts policy.Attempt) policy.Decision {
 	r := (*run)(o)
 	r.pass(Decide)
-	decision := r.policy.Next(facts)
+	decision := r.decider.Next(facts)
 	a := r.latest()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -93,11 +93,11 @@ type Piece struct {
 // A Policy is the stream's policy: a preset, Rules, or a script.
 type Policy struct {
 	// Preset is WHATWG, Resilient, Never, MCPCall or MCPListen. If it is Rules, the
-	// policy is the field Rules, with Resilient's temporary statuses if Temporary is
+	// policy is the field Rules, with Resilient's retryable statuses if Retryable is
 	// set, and with Random as the random number. If it is empty, the policy is Script.
 	Preset    string
 	Rules     policy.Rules
-	Temporary bool
+	Retryable bool
 	Random    float64
 
 	// Script holds the decisions, in order; after the last one the policy stops
@@ -107,11 +107,12 @@ type Policy struct {
 
 // A Decision describes a policy.Decision.
 type Decision struct {
-	Verb   Verb
-	After  time.Duration
-	Within *time.Duration
-	Idle   time.Duration
-	Forget bool
+	Verb    Verb
+	After   time.Duration
+	Within  *time.Duration
+	Message time.Duration
+	Idle    time.Duration
+	Forget  bool
 }
 
 // A Verb is what a Decision does.

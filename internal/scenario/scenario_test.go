@@ -137,7 +137,7 @@ func TestGoString(t *testing.T) {
 		},
 		Policy: scenario.Policy{
 			Preset: "Rules",
-			Rules:  policy.Rules{Delay: 1, NeedID: true, Rand: func() float64 { return 0 }},
+			Rules:  policy.Rules{Delay: 1, RequireLastEventID: true, Rand: func() float64 { return 0 }},
 			Script: []scenario.Decision{{After: -1, Within: scenario.Ptr(1500 * time.Millisecond)}},
 		},
 		Caller: scenario.Caller{Actions: []scenario.Action{{On: scenario.Body, Do: scenario.Panic}}},
@@ -155,7 +155,7 @@ func TestGoString(t *testing.T) {
 	},
 	Policy: scenario.Policy{
 		Preset: "Rules",
-		Rules: policy.Rules{Delay: 1, NeedID: true},
+		Rules: policy.Rules{Delay: 1, RequireLastEventID: true},
 		Script: []scenario.Decision{
 			{After: -1, Within: scenario.Ptr(1500 * time.Millisecond)},
 		},

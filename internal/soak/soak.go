@@ -104,10 +104,10 @@ func Run(ctx context.Context, c Config) ([]Round, error) {
 	defer transport.CloseIdleConnections()
 	client := &eventsource.Client{
 		HTTPClient:     &http.Client{Transport: transport},
-		Policy:         policy.Rules{Delay: delay}.New,
+		Policy:         policy.Rules{Delay: delay},
 		Clock:          c.Clock,
 		ConnectTimeout: -1, // its timers must not be among those of a Fake
-		Trace:          r.trace(),
+		Trace:          func(*http.Request) *eventsource.Trace { return r.trace() },
 	}
 	var streams sync.WaitGroup
 	defer streams.Wait()

@@ -96,7 +96,7 @@ func (c *connection) follow(w *call, resp *http.Response) {
 		next = c.newGET(w.ctx, "")
 		moved = func(id string) { c.moved(w.request.ID, id) }
 	case w.subscribes():
-		client.Policy = func() policy.Reconnector { return forgetful{c.policy(w.version, Listen)()} }
+		client.Policy = policy.Constructor(func() policy.Reconnector { return forgetful{c.policy(w.version, Listen).New()} })
 		client.Prepare = c.renew(w, &answer)
 		next = w.post.Clone(w.ctx)
 		// Since Prepare makes every attempt a call of its own, the request may be sent

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -179,16 +180,19 @@ func TestADayLongRetryReleasesTheCallerAtOnce(t *testing.T) {
 	})
 }
 
+// A response that is kept alive without bringing anything is left after a minute, and the
+// call resumed once more, until the budget is used up.
 func TestKeepAlivesDoNotStretchTheBudget(t *testing.T) {
 	s := &server{}
 	s.calls = [][]Step{{P("p1", 1000*ms)}}
-	s.resumes = [][]Step{{Do(func(c *Conn) {
+	keepAlives := []Step{Do(func(c *Conn) {
 		for c.Play(Comment("ka"), Wait(10*second)) { //nolint:revive // until the client leaves
 		}
-	})}}
+	})}
+	s.resumes = [][]Step{keepAlives, keepAlives, keepAlives, keepAlives, keepAlives}
 	play(t, s, func(c *client) {
 		c.call().failed(t, 300*second, mcptransport.ErrLost, eventsource.ErrExpired)
-		s.checkResumes(t, []string{"p1"}, []time.Duration{1000 * ms})
+		s.checkResumes(t, slices.Repeat([]string{"p1"}, 5), slices.Repeat([]time.Duration{1000 * ms}, 5))
 	})
 }
 
@@ -349,7 +353,9 @@ func TestASilentCallIsResumed(t *testing.T) {
 	}, func(tr *mcptransport.Transport) {
 		tr.DisableStandby = true
 		tr.Client.IdleTimeout = 5 * second
-		tr.Client.Trace = &eventsource.Trace{End: func(a policy.Attempt) { kinds = append(kinds, a.Kind) }}
+		tr.Client.Trace = func(*http.Request) *eventsource.Trace {
+			return &eventsource.Trace{End: func(a policy.Attempt) { kinds = append(kinds, a.Kind) }}
+		}
 	})
 }
 

@@ -60,16 +60,16 @@ func play(t *testing.T, s *server, test func(*client), settings ...func(*mcptran
 
 // exactly makes the waits of the policies free of chance, and lets the standby
 // stream be given up after 5 fruitless reconnections.
-func exactly(version string, role mcptransport.Role) policy.Reconnector {
+func exactly(version string, role mcptransport.Role) policy.Policy {
 	switch {
 	case role == mcptransport.Listen:
-		rules := policy.MCPListenRules()
+		rules := policy.MCPListen()
 		rules.Jitter, rules.MaxFruitless = -1, 5
-		return policy.MCPListenWith(rules)
+		return rules
 	case version < "2026":
-		rules := policy.MCPCallRules()
+		rules := policy.MCPCall()
 		rules.Jitter = -1
-		return rules.New()
+		return rules
 	default:
 		return mcptransport.ForVersion(version, role)
 	}

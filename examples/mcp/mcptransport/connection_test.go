@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,9 +99,11 @@ func TestCloseLeavesNoTimer(t *testing.T) {
 	waiting := make(chan time.Duration, 2)
 	c := dial(t, s, func(tr *mcptransport.Transport) {
 		tr.Client.Clock = fake
-		tr.Client.Trace = &eventsource.Trace{
-			Wait: func(i eventsource.WaitInfo) { waiting <- i.Waited },
-			Done: func(err error) { done <- err },
+		tr.Client.Trace = func(*http.Request) *eventsource.Trace {
+			return &eventsource.Trace{
+				Wait: func(i eventsource.WaitInfo) { waiting <- i.Waited },
+				Done: func(err error) { done <- err },
+			}
 		}
 	})
 	c.handshake()

@@ -451,7 +451,7 @@ func TestForVersion(t *testing.T) {
 	for _, version := range []string{"", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", newVersion, "2027-01-01", "draft", "DRAFT-2026-v1"} {
 		for _, role := range []mcptransport.Role{call, listen} {
 			for _, a := range []policy.Attempt{lost, resume} {
-				if _, stopped := mcptransport.ForVersion(version, role).Next(a).Stopped(); stopped {
+				if _, stopped := mcptransport.ForVersion(version, role).New().Next(a).Stopped(); stopped {
 					stops = append(stops, fmt.Sprintf("%s %v %q", version, role, a.LastEventID))
 				}
 			}

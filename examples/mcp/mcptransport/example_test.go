@@ -42,7 +42,7 @@ func call(post *http.Request, session, version string, handle func(data string) 
 	next.Header.Set("Mcp-Session-Id", session)
 	next.Header.Set("MCP-Protocol-Version", version)
 
-	client := eventsource.Client{Policy: policy.MCPCall}
+	client := eventsource.Client{Policy: policy.MCPCall()}
 	for event, err := range client.Adopt(resp, next).Events() {
 		if err != nil {
 			return err // the caller must be told: there will be no answer

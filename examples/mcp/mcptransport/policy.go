@@ -25,11 +25,11 @@ func (r Role) String() string {
 	}
 }
 
-// ForVersion returns a new policy for a stream of a role under a revision of the
+// ForVersion returns the policy for streams of a role under a revision of the
 // protocol: policy.MCPListen for Listen; for Call policy.MCPCall where streams are
 // resumable and policy.Never where they are not. An empty version stands for the
 // handshake of the resumable era.
-func ForVersion(version string, role Role) policy.Reconnector {
+func ForVersion(version string, role Role) policy.Policy {
 	switch {
 	case role == Listen:
 		return policy.MCPListen()
@@ -40,14 +40,12 @@ func ForVersion(version string, role Role) policy.Reconnector {
 	}
 }
 
-// policy returns the constructor of the policy for another stream.
-func (c *connection) policy(version string, role Role) func() policy.Reconnector {
-	return func() policy.Reconnector {
-		if c.transport.Policy != nil {
-			return c.transport.Policy(version, role)
-		}
-		return ForVersion(version, role)
+// policy returns the policy for another stream.
+func (c *connection) policy(version string, role Role) policy.Policy {
+	if c.transport.Policy != nil {
+		return c.transport.Policy(version, role)
 	}
+	return ForVersion(version, role)
 }
 
 // firstWithoutResumption is the revision that removed resumption, sessions and the GET

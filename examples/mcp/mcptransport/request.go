@@ -105,7 +105,7 @@ func accepted(resp *http.Response) bool {
 // the answer. To the engine it is a stream that did not open.
 func (c *connection) refusal(resp *http.Response) error {
 	client := c.streams
-	client.Policy = policy.Never
+	client.Policy = policy.Never()
 	for _, err := range client.Adopt(resp, nil).Events() {
 		if err != nil {
 			return err

@@ -98,12 +98,14 @@ func connectReal(t *testing.T, s *realServer, version string, settings ...func(*
 	}
 	tr.Client.HTTPClient = &http.Client{Transport: &http.Transport{}}
 	tr.Client.Clock = c.fake
-	tr.Client.Trace = &eventsource.Trace{Wait: func(i eventsource.WaitInfo) {
-		c.mu.Lock()
-		c.waits = append(c.waits, i.Waited)
-		c.mu.Unlock()
-		c.fake.Advance(i.Waited)
-	}}
+	tr.Client.Trace = func(*http.Request) *eventsource.Trace {
+		return &eventsource.Trace{Wait: func(i eventsource.WaitInfo) {
+			c.mu.Lock()
+			c.waits = append(c.waits, i.Waited)
+			c.mu.Unlock()
+			c.fake.Advance(i.Waited)
+		}}
+	}
 	for _, set := range settings {
 		set(tr)
 	}
@@ -312,10 +314,10 @@ func TestRealServerBehindAWireThatBreaks(t *testing.T) {
 		tr.DisableStandby = true
 		// The server may take a while to see that a connection is gone, and
 		// answers 409 until then.
-		tr.Policy = func(string, mcptransport.Role) policy.Reconnector {
-			rules := policy.MCPCallRules()
+		tr.Policy = func(string, mcptransport.Role) policy.Policy {
+			rules := policy.MCPCall()
 			rules.MaxFruitless, rules.Budget, rules.MaxDelay = 0, 0, time.Second
-			return rules.New()
+			return rules
 		}
 	}, cutBodies(rand.New(rand.NewPCG(seed, 0)), 20))
 	result, err := c.work(t.Context())
@@ -412,10 +414,15 @@ func TestRealServerEndsTheSession(t *testing.T) {
 		s := startReal(t, mcp.StreamableHTTPOptions{})
 		opened := make(chan struct{})
 		c := connectReal(t, s, "2025-11-25", func(tr *mcptransport.Transport) {
-			tr.Client.Trace.Open = func(eventsource.OpenInfo) {
-				if s.gets.Load() > 0 {
-					close(opened)
+			newTrace := tr.Client.Trace
+			tr.Client.Trace = func(req *http.Request) *eventsource.Trace {
+				trace := newTrace(req)
+				trace.Open = func(eventsource.OpenInfo) {
+					if s.gets.Load() > 0 {
+						close(opened)
+					}
 				}
+				return trace
 			}
 		})
 		<-opened

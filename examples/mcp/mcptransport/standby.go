@@ -67,26 +67,31 @@ func (c *connection) listen(s standby, onItsWay func()) {
 	c.standbyEnded(s, err)
 }
 
-// watched returns a trace that does what t does and also calls opened and ended for
-// each attempt.
-func watched(t *eventsource.Trace, opened, ended func()) *eventsource.Trace {
-	if t == nil {
-		t = &eventsource.Trace{}
-	}
-	w := *t
-	w.Open = func(i eventsource.OpenInfo) {
-		opened()
-		if t.Open != nil {
-			t.Open(i)
+// watched returns a constructor of Traces that do what those of newTrace do, which may be
+// nil, and also call opened and ended for each attempt.
+func watched(newTrace func(*http.Request) *eventsource.Trace, opened, ended func()) func(*http.Request) *eventsource.Trace {
+	return func(req *http.Request) *eventsource.Trace {
+		var own eventsource.Trace
+		if newTrace != nil {
+			if t := newTrace(req); t != nil {
+				own = *t
+			}
 		}
-	}
-	w.End = func(a policy.Attempt) {
-		ended()
-		if t.End != nil {
-			t.End(a)
+		w := own
+		w.Open = func(i eventsource.OpenInfo) {
+			opened()
+			if own.Open != nil {
+				own.Open(i)
+			}
 		}
+		w.End = func(a policy.Attempt) {
+			ended()
+			if own.End != nil {
+				own.End(a)
+			}
+		}
+		return &w
 	}
-	return &w
 }
 
 // listenTo delivers what the standby stream brings, and returns how it ended.

@@ -309,7 +309,9 @@ func TestTheHandshakeIsNotHeldUp(t *testing.T) {
 			}
 		}, func(tr *mcptransport.Transport) {
 			start = time.Now()
-			tr.Client.Trace = &eventsource.Trace{Open: func(eventsource.OpenInfo) { opened.Add(1) }}
+			tr.Client.Trace = func(*http.Request) *eventsource.Trace {
+				return &eventsource.Trace{Open: func(eventsource.OpenInfo) { opened.Add(1) }}
+			}
 			next := tr.Client.HTTPClient.Transport
 			tr.Client.HTTPClient = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 				ctx, cancel := context.WithCancel(context.Background())
@@ -340,12 +342,12 @@ func TestTheTypeIsCheckedOnEveryConnection(t *testing.T) {
 
 // 14,598 reconnections in 3 s.
 func TestRetryZeroHasAFloor(t *testing.T) {
-	for name, choose := range map[string]func(string, mcptransport.Role) policy.Reconnector{
+	for name, choose := range map[string]func(string, mcptransport.Role) policy.Policy{
 		"MCPListen": exactly,
-		"without growth": func(string, mcptransport.Role) policy.Reconnector {
-			rules := policy.MCPListenRules()
+		"without growth": func(string, mcptransport.Role) policy.Policy {
+			rules := policy.MCPListen()
 			rules.Factor, rules.Jitter, rules.MaxFruitless = 1, -1, 0
-			return policy.MCPListenWith(rules)
+			return rules
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,7 @@ type Transport struct {
 	// Policy makes the policy of each stream from the protocol version in force,
 	// which is empty before the handshake, and the stream's role. Nil means
 	// [ForVersion].
-	Policy func(version string, role Role) policy.Reconnector
+	Policy func(version string, role Role) policy.Policy
 
 	// DisableStandby turns the standby stream off. Calls work without it, but
 	// messages of the server that are not answers are not received.
