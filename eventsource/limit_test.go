@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
@@ -53,6 +54,7 @@ func TestMaxEventSize(t *testing.T) {
 		{"lines that end in CR and are not wanted", ": 3456789\runknown\r\rdata: x\r\r", 7, 1, false},
 		{"long lines that are not wanted, by CRLF", ":" + long + "\r\ndata: x\r\n" + long + "\r\n\r\n:" + long + "\r\n\r\ndata: y\r\n\r\n", 7, 2, false},
 		{"long lines that are not wanted, by CR", ":" + long + "\rdata: x\r" + long + "\r\r:" + long + "\r\rdata: y\r\r", 7, 2, false},
+		{"a long comment that looks like data inside", ":" + strings.Repeat("data:", 400) + "\ndata: x\n\n", 7, 1, false},
 		{"long names that begin like known ones", "datax" + long + "\neven" + long + "\nids:" + long + "\nretry " + long + "\ndata: x\n\n", 7, 1, false},
 		{"a long comment without an end after an event", "data: x\n\n:" + long, 7, 1, false},
 		{"lines of data at the limit", "data: a\ndata: b\ndata: c\n\n", 10, 1, false},
@@ -77,6 +79,8 @@ func TestMaxEventSize(t *testing.T) {
 		{"an ID and a type come free up to 4 KiB together", "id: " + free[:3000] + "\nevent: " + free[:600] + "\ndata: " + free[:2500] + "\n\n", 3004, 1, false},
 		{"both a little longer", "id: " + free[:3496] + "\nevent: " + free[:601] + "\ndata: " + free[:3493] + "\n\n", 3500, 1, false},
 		{"one byte too much of both", "id: " + free[:3496] + "\nevent: " + free[:601] + "\ndata: " + free[:3494] + "\n\n", 3500, 0, true},
+		{"a name that is not big takes what a big one left", "id: " + free[:4000] + "\nevent: " + free[:400] + "\ndata: " + free[:3794] + "\n\n", 4104, 1, false},
+		{"one byte too much of that", "id: " + free[:4000] + "\nevent: " + free[:400] + "\ndata: " + free[:3795] + "\n\n", 4104, 0, true},
 		{"a big type counts for what is beyond that", "event: " + free + "1234\ndata: 12\n\n", len(free) + 12, 1, false},
 		{"a big type leaves nothing", "event: " + free + free + "\ndata: " + free + "\n\n", 2*len(free) + 4, 0, true},
 		{"a big ID leaves nothing, either", "id: " + free + free + "\ndata: " + free + "\n\n", 2*len(free) + 4, 0, true},
@@ -327,6 +331,19 @@ func TestLongCommentsAreCut(t *testing.T) {
 				t.Fatalf("%s, %s (-want +got):\n%s", tt.name, name, diff)
 			}
 		}
+	}
+}
+
+// TestNothingIsLeftForComments holds that a comment is still told of when the last
+// event ID, which the caller has chosen, is more than the limit.
+func TestNothingIsLeftForComments(t *testing.T) {
+	var got []string
+	id := strings.Repeat("n", eventsource.FreeLastID+200)
+	d := eventsource.NewHookedDecoder(iotest.OneByteReader(strings.NewReader("\uFEFF: ping\n\n: ping")), id, func(text string) { got = append(got, text) }, nil, nil)
+	d.SetMaxEventSize(100)
+	_, err := d.Next()
+	if diff := cmp.Diff([]string{"", ""}, got); diff != "" || err != io.EOF {
+		t.Errorf("%v, comments (-want +got):\n%s", err, diff)
 	}
 }
 
