@@ -7,9 +7,10 @@
 //
 // A stream is one logical sequence of events, over as many connections as it
 // takes. An attempt is one try at a connection, from the request to the end of
-// its response. A message is an event whose data is not empty. The last event ID is
-// the newest one that the server has sent on the stream; the next request carries
-// it, so that the server can go on from there.
+// its response. A message is an event whose data is not empty, unless
+// [Client].IsMessage says otherwise. The last event ID is the newest one that the
+// server has sent on the stream and that the loop has been given; the next request
+// carries it, so that the server can go on from there.
 //
 // The reconnection time is the last valid retry field that the server has sent on
 // the stream; it stays in force until it is replaced. It is one of two ways in which

@@ -7,14 +7,16 @@
 // defined in package [github.com/reprise-sse/reprise/eventsource].
 //
 // An attempt is productive if it brought a message, or stayed open for
-// [Rules].ProgressAfter. It is a poll if it ended cleanly without a message and
-// carried a retry field of its own of at least [Rules].PollAfter: the server has
-// scheduled the next visit. It is fruitless if it is neither of these and was not
-// restarted by the caller. Connecting alone is not progress: a server that accepts
-// every request and closes at once is asked less and less often.
+// [Rules].ProgressAfter up to the last sign of life of the server. It is a poll if it
+// ended cleanly without a message while the reconnection time was at least
+// [Rules].PollAfter: the server has scheduled the next visit. It is fruitless if it is
+// neither of these and was not restarted by the caller. Connecting alone is not
+// progress: a server that accepts every request and closes at once is asked less and
+// less often.
 //
 // A run is a number of fruitless attempts in a row, with or without polls between
-// them. The budget, [Rules].Budget, is how long a stream goes on without a message.
+// them. The budget, [Rules].Budget, is how long an outage may last: it starts with the
+// end of an attempt and ends with a message.
 //
 // # Choosing a policy
 //
