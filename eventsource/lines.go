@@ -281,8 +281,7 @@ func (l *lineReader) read() (int, error) {
 			return n, nil
 		}
 		if err != nil {
-			l.err = err
-			return 0, err
+			return 0, err // the decoder keeps it
 		}
 	}
 	l.err = io.ErrNoProgress

@@ -32,6 +32,7 @@ type keepAliveServer struct {
 	*httptest.Server
 	patient  bool           // connections are not dropped
 	warm     sync.WaitGroup // requests for /warm that are still to come
+	open     sync.WaitGroup // connections
 	reset    atomic.Bool    // connections are reset, not closed
 	arrivals atomic.Int32   // of requests for /feed
 	accepted atomic.Int32   // connections
@@ -44,6 +45,14 @@ func startKeepAliveServer(t *testing.T, patient bool) *keepAliveServer {
 	s.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
 		s.accepted.Add(1)
 		return context.WithValue(ctx, requestsOnConn{}, new(int))
+	}
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			s.open.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			s.open.Done()
+		}
 	}
 	s.Start()
 	t.Cleanup(s.Close)
@@ -253,6 +262,18 @@ func TestG1ConnectionsAreReusedOverHTTP1(t *testing.T) {
 func TestG1NeverResentRace(t *testing.T) {
 	srv := startKeepAliveServer(t, false)
 	c := keepAliveClient(t)
+	// The connections of the client, to end them so that the server reads what they hold.
+	var mu sync.Mutex
+	var conns []*net.TCPConn
+	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err == nil {
+			mu.Lock()
+			conns = append(conns, conn.(*net.TCPConn))
+			mu.Unlock()
+		}
+		return conn, err
+	}
 	const idle = 9 // so there are many occasions
 	total := 0
 	for i := range max(runs(t)/20, 100) {
@@ -270,7 +291,13 @@ func TestG1NeverResentRace(t *testing.T) {
 		}
 		c.CloseIdleConnections()
 	}
-	srv.Close()
+	// A resent request that is still on its way must be counted, too.
+	mu.Lock()
+	for _, conn := range conns {
+		conn.CloseWrite()
+	}
+	mu.Unlock()
+	srv.open.Wait()
 	if n := int(srv.arrivals.Load()); n != total {
 		t.Errorf("%d attempts, and %d requests", total, n)
 	}

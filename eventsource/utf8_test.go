@@ -96,12 +96,16 @@ func TestByteSearches(t *testing.T) {
 		for length := range 90 {
 			b := bytes.Repeat([]byte{fill}, length)
 			for place := -1; place < length; place++ {
-				for _, c := range []byte{'\n', '\r', 0, 0x80, 0xff, 0x8a, 0x8d} {
+				for i, c := range []byte{'\n', '\r', 0, 0x80, 0xff, 0x8a, 0x8d, '\n', '\r', 0, 0x80, 0xff, 0x8a, 0x8d} {
 					if place >= 0 {
 						b[place] = c
-						// What comes after the first must not matter, nor hide it.
+						// What comes after the first must not matter, nor hide it; and the
+						// first must be found by itself.
 						if place+1 < length {
-							b[place+1] = c ^ 1
+							b[place+1] = fill
+							if i < 7 {
+								b[place+1] = c ^ 1
+							}
 						}
 					}
 					if got, want := eventsource.IndexNonASCII(b), first(b, nonASCII); got != want {

@@ -362,6 +362,25 @@ func TestG1RefusalAtTheTimeout(t *testing.T) {
 	})
 }
 
+// TestWaitCountsFromTheEnd holds that the time that hooks and policies take is part of the
+// wait, which counts from the end of the attempt.
+func TestWaitCountsFromTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := serve(t, []Step{Event{Data: "a"}, Cut}, []Step{Event{Data: "b"}})
+		client := eventsource.Client{
+			HTTPClient: srv.Client(),
+			Policy:     strict,
+			Trace:      traceOf(&eventsource.Trace{End: func(policy.Attempt) { time.Sleep(2 * time.Second) }}),
+		}
+		if _, err := collect(client.Stream(request(t.Context(), t, srv.URL))); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(seconds(3, 3), gaps(srv)); diff != "" {
+			t.Errorf("waits (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // HTML §9.2.2, step 3, and §9.2.3, reestablish the connection: in which cases
 // there is another attempt, and after what time.
 func TestReconnection(t *testing.T) {
