@@ -24,6 +24,8 @@ type attempt struct {
 	guard  resendGuard
 	number int32
 
+	connection *connection // HTTP/2's, guarded by connections; nil if it is not known
+
 	// The limit on the time without a message: that of Decision.Within or that of
 	// Decision.MessageTimeout. The timer is pending while the loop body is not running.
 	expiry         clock.Timer   // nil if there is none
@@ -44,17 +46,16 @@ type attempt struct {
 	permanent        bool
 	retrySent        bool
 	adopted          bool // the response is not to a request of the stream
-	isOpen           bool
+	shared           bool // the response's connection may be shared (HTTP/2, HTTP/3)
 	spoke            bool // a message has come since the last read began
 	status           int16
 	err              error
 	header           http.Header
 	events, messages int
-	asked            time.Duration // by a Retry-After
 	start            time.Time
 
 	// These are counted from start. That is smaller than a time.Time.
-	opened time.Duration // if isOpen
+	opened time.Duration // negative until then
 	heard  time.Duration // when the last byte came, if any did
 	quiet  time.Duration // since when no message has come
 }
@@ -87,11 +88,15 @@ func (s *Stream) attempt(ctx context.Context, number int, limits *policy.Decisio
 }
 
 func (s *Stream) newAttempt(ctx context.Context, number int, limits *policy.Decision) *attempt {
-	a := &attempt{stream: s, number: int32(number), start: s.clock.Now()}
+	a := &attempt{stream: s, number: int32(number), start: s.clock.Now(), opened: -1}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	s.mu.Lock()
+	restart := s.restart // Reconnect was called since the last attempt
 	s.restart, s.interrupt = false, a.cancel
 	s.mu.Unlock()
+	if restart {
+		s.suspect()
+	}
 
 	a.idle = s.idleTimeout
 	if d := limits.IdleLimit(); d != 0 {
@@ -117,6 +122,9 @@ func (a *attempt) end() *policy.Attempt {
 	s := a.stream
 	a.settle()
 	a.release()
+	if a.mayBeDead() {
+		s.suspect()
+	}
 	facts := &policy.Attempt{
 		Number:      int(a.number),
 		Kind:        a.kind,
@@ -129,13 +137,12 @@ func (a *attempt) end() *policy.Attempt {
 		RetrySent:   a.retrySent,
 		Retry:       s.retry,
 		HasRetry:    s.hasRetry,
-		Asked:       a.asked,
 		LastEventID: s.LastEventID(),
 		Start:       a.start,
 		End:         s.clock.Now(),
 	}
 	facts.Silence = facts.End.Sub(a.start) - a.quiet
-	if a.isOpen {
+	if a.opened >= 0 {
 		facts.Open = a.start.Add(a.opened)
 		switch a.kind {
 		case policy.Ended, policy.Dropped:
@@ -143,6 +150,9 @@ func (a *attempt) end() *policy.Attempt {
 		default:
 			facts.LastReceived = a.start.Add(max(a.heard, a.opened))
 		}
+	}
+	if a.kind == policy.Rejected {
+		facts.Asked = retryAfter(a.header, facts.End)
 	}
 	if s.hasRetry {
 		facts.Asked = max(facts.Asked, s.retry)
@@ -163,7 +173,8 @@ func (a *attempt) open() io.Reader {
 	if a.body == nil {
 		a.body = http.NoBody
 	}
-	if a.adopted || !endsWithContext(a.stream.httpClient) || resp.StatusCode == http.StatusSwitchingProtocols {
+	a.shared = resp.ProtoMajor >= 2
+	if a.adopted || a.shared || !endsWithContext(a.stream.httpClient) || resp.StatusCode == http.StatusSwitchingProtocols {
 		a.stopClose = context.AfterFunc(a.ctx, a.closeBody)
 	}
 	a.status, a.header = int16(resp.StatusCode), resp.Header
@@ -171,7 +182,6 @@ func (a *attempt) open() io.Reader {
 	if refusal := checkResponse(resp); refusal != nil {
 		refusal.Body = a.refusalBody()
 		a.kind, a.err = policy.Rejected, refusal
-		a.asked = retryAfter(resp.Header, a.stream.clock.Now())
 		return nil
 	}
 	if err := a.ctx.Err(); err != nil {
@@ -180,7 +190,7 @@ func (a *attempt) open() io.Reader {
 		a.status, a.header = 0, nil
 		return nil
 	}
-	a.isOpen, a.opened = true, a.now()
+	a.opened = a.now()
 	if hook := a.stream.trace.Open; hook != nil {
 		info := OpenInfo{Number: int(a.number), Status: resp.StatusCode, Header: resp.Header}
 		if resp.Request != nil {
@@ -191,17 +201,23 @@ func (a *attempt) open() io.Reader {
 	return decoded(resp, a)
 }
 
-// endsWithContext reports whether the response bodies that c returns are known to
-// end with the context of their request. All should, but not every RoundTripper sees
+// endsWithContext reports whether the HTTP/1.1 response bodies that c returns are known
+// to end with the context of their request. All should, but not every RoundTripper sees
 // to it. (Nor does an adopted body, which belongs to another context, or the body of
-// a 101, which is a whole connection that net/http has handed over.)
+// a 101, which is a whole connection that net/http has handed over; and net/http ends a
+// body of HTTP/2 only when it has told the peer, for which it waits while something
+// else is being written to the connection.)
 func endsWithContext(c *http.Client) bool {
-	transport := c.Transport
-	if transport == nil {
-		transport = http.DefaultTransport
-	}
-	_, ok := transport.(*http.Transport)
+	_, ok := transport(c).(*http.Transport)
 	return ok
+}
+
+// transport returns the transport that c uses.
+func transport(c *http.Client) http.RoundTripper {
+	if c.Transport == nil {
+		return http.DefaultTransport
+	}
+	return c.Transport
 }
 
 // connect returns the response of this attempt: the adopted one, or the response to
@@ -224,6 +240,9 @@ func (a *attempt) connect() (*http.Response, error) {
 	timeout := connectTimeout(s.connectTimeout, client.Timeout)
 	client.Timeout = 0 // it would bound the body too
 	client.CheckRedirect = a.checkRedirect(client.CheckRedirect)
+	if s.suspected != nil {
+		client.Transport = &freshTransport{transport(&client), a, *s.suspected}
+	}
 	var timer clock.Timer
 	timedOut := &interruption{policy.Failed, &timeoutError{timeout}}
 	if timeout > 0 {
@@ -235,6 +254,8 @@ func (a *attempt) connect() (*http.Response, error) {
 	if err != nil {
 		return nil, requestError(req, err)
 	}
+	s.suspected = nil
+	connections.answered(a)
 	if timer != nil && !timer.Stop() {
 		// The timer is cancelling the attempt at this moment. The response counts
 		// only if it is a refusal, since the wait that it asks for must be kept.
@@ -434,15 +455,19 @@ func (a *attempt) release() {
 		a.expiry.Stop()
 	}
 	s.replay.giveBack()
-	if a.stopClose != nil {
+	if a.stopClose != nil && !a.shared {
 		a.stopClose()
 	}
 	// Cancel before Close: a transport might otherwise read the rest of the body in
 	// order to keep the connection.
 	a.cancel(context.Canceled)
-	if a.body != nil {
+	connections.leave(a)
+	if a.body != nil && !a.shared {
 		a.closeBody()
 	}
+	// If the connection is shared, the end of ctx has the body closed, and nobody waits
+	// for it: net/http's Close waits while something else is being written, for as long
+	// as the peer does not read.
 }
 
 // closeBody closes the response's body, once, and returns when that is done.

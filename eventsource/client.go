@@ -21,7 +21,11 @@ type Client struct {
 	// only. Its transport must end a request whose context is done. If it is not
 	// net/http's and resends requests by itself, it must call the hooks of
 	// net/http/httptrace; otherwise the stream cannot keep it from resending a
-	// request sooner than the server asked.
+	// request sooner than the server asked, nor from using a dead connection again.
+	//
+	// A stream that leaves a dead connection of HTTP/2 leaves the other requests on it
+	// alone. To have net/http close such a connection, and so end all of its streams,
+	// set HTTP2.SendPingTimeout of the http.Transport ([http.HTTP2Config]).
 	HTTPClient *http.Client
 
 	// Policy decides about reconnecting; nil means [policy.WHATWG]. Its New is called
@@ -45,8 +49,8 @@ type Client struct {
 	Prepare func(*http.Request) error
 
 	// ConnectTimeout is the longest wait for the headers of a response,
-	// redirects included, after which the attempt has failed. Zero means 30
-	// seconds; a negative value means no limit.
+	// redirects included, after which the attempt has failed, and the next one is made
+	// over a new connection. Zero means 30 seconds; a negative value means no limit.
 	ConnectTimeout time.Duration
 
 	// IdleTimeout is the longest silence inside a response, after which the
@@ -55,6 +59,11 @@ type Client struct {
 	// or less means no limit. Set it if the server sends anything regularly:
 	// otherwise a peer that has vanished without a word is noticed late, when
 	// TCP's keep-alive fails, and behind a proxy perhaps never.
+	//
+	// The next attempt, and those after it until one has had a response, are made over
+	// a connection that is newer than the silence, or has answered another request
+	// since: also over HTTP/2, where net/http would use the silent one again. Other
+	// requests on that one are not disturbed.
 	IdleTimeout time.Duration
 
 	// IsMessage reports whether an event is a message, which is what counts as progress:

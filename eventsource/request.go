@@ -25,7 +25,11 @@ func (a *attempt) newRequest() (*http.Request, error) {
 		return nil, ErrUnsendableID
 	}
 
-	req := s.replay.request.WithContext(a.watchResends())
+	ctx := a.ctx
+	if s.suspected == nil {
+		ctx = a.watched(ctx, &a.guard, nil)
+	} // else freshTransport watches each of its rounds
+	req := s.replay.request.WithContext(ctx)
 	if req.Header = req.Header.Clone(); req.Header == nil {
 		req.Header = make(http.Header)
 	}

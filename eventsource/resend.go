@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
 	"strings"
@@ -57,26 +58,34 @@ const maxInformational = 100
 
 var errInformational = errors.New("too many informational responses")
 
-// watchResends returns the attempt's context with a trace that ends the attempt when
-// net/http is about to resend its request.
-func (a *attempt) watchResends() context.Context {
-	g := &a.guard
-	return httptrace.WithClientTrace(a.ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { a.endIfResent() },
+// watched returns ctx with a trace that watches the connections of a request of the
+// attempt: it ends the attempt when net/http is about to send the request again, and it
+// leaves a connection that the round, if there is one, does not accept.
+func (a *attempt) watched(ctx context.Context, g *resendGuard, r *round) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { a.endIfResent(g) },
 		GotConn: func(info httptrace.GotConnInfo) {
-			// Cancelling alone may come too late to prevent the write. An HTTP/1.1
-			// connection carries only this request; an HTTP/2 connection is shared.
-			if a.endIfResent() && !g.isHTTP2(info) {
-				info.Conn.Close()
+			http2 := a.isHTTP2(g, info)
+			switch {
+			case a.endIfResent(g):
+				// Cancelling alone may come too late to prevent the write. An HTTP/1.1
+				// connection carries only this request; an HTTP/2 connection is shared.
+				if !http2 {
+					info.Conn.Close()
+				}
+			case r != nil && !r.accepts(info, http2):
+				r.reject(info.Conn, http2)
+			case http2:
+				connections.use(a, info)
 			}
 		},
 		WroteHeaderField: func(name string, _ []string) {
 			switch {
 			case strings.HasPrefix(name, ":"):
 				g.http2.Store(true)
-				g.sent.Store(true)
+				g.begin(r)
 			case name == "Host": // the first header of HTTP/1.1
-				g.sent.Store(true)
+				g.begin(r)
 			}
 		},
 		GotFirstResponseByte: func() { g.sent.Store(false) },
@@ -92,21 +101,33 @@ func (a *attempt) watchResends() context.Context {
 	})
 }
 
+// begin notes that the request is being written.
+func (g *resendGuard) begin(r *round) {
+	g.sent.Store(true)
+	if r != nil {
+		r.begun.Store(true)
+	}
+}
+
 // endIfResent ends the attempt if net/http is resending its request, and reports
 // whether it is.
-func (a *attempt) endIfResent() (resend bool) {
-	if !a.guard.sent.Load() {
+func (a *attempt) endIfResent(g *resendGuard) (resend bool) {
+	if !g.sent.Load() {
 		return false
 	}
 	a.cancel(&interruption{policy.Failed, errResend})
 	return true
 }
 
-// isHTTP2 reports whether a connection may be an HTTP/2 connection. Only TLS tells
-// for certain; without it, a request that began on HTTP/2 is assumed to stay there.
-func (g *resendGuard) isHTTP2(info httptrace.GotConnInfo) bool {
+// isHTTP2 reports whether a connection may be an HTTP/2 connection. TLS tells for
+// certain. Without it, a transport that is net/http's does, and a request that began on
+// HTTP/2 is assumed to stay there.
+func (a *attempt) isHTTP2(g *resendGuard, info httptrace.GotConnInfo) bool {
 	if c, ok := info.Conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
 		return c.ConnectionState().NegotiatedProtocol == "h2"
+	}
+	if t, ok := transport(a.stream.httpClient).(*http.Transport); ok && t.Protocols != nil {
+		return t.Protocols.UnencryptedHTTP2() && !t.Protocols.HTTP1()
 	}
 	return g.http2.Load()
 }

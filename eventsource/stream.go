@@ -54,17 +54,17 @@ type Stream struct {
 	adopted *http.Response // nil once its attempt has begun
 
 	// These belong to the ranging goroutine.
-	replay   replay
-	decoder  Decoder
-	retry    time.Duration // the reconnection time, if hasRetry
-	hasRetry bool
+	replay    replay
+	decoder   Decoder
+	suspected *time.Time    // connections older than this may be dead; nil once a response has come
+	retry     time.Duration // the reconnection time, if hasRetry
+	hasRetry  bool
 
 	mu          sync.Mutex // guards what follows; no hook or policy is called under it
 	state       streamState
 	restart     bool // Reconnect was called and no attempt has begun since
 	lastEventID string
-	interrupt   context.CancelCauseFunc // ends the attempt that is under way; nil between attempts
-	wake        chan<- struct{}         // ends the wait that is under way; nil outside waits
+	interrupt   context.CancelCauseFunc // ends the attempt or cuts short the wait that is under way
 }
 
 type streamState uint8
@@ -164,8 +164,9 @@ func (s *Stream) LastEventID() string {
 
 // Reconnect asks for a new connection now. It drops a connection that is open or
 // being made, and cuts a wait short, but not to less than the server asked for. The
-// attempt that it ends has the Kind policy.Restarted, and the policy decides as
-// always.
+// next attempt does not use a connection from before, not even one of the pool, as
+// after an [Client.IdleTimeout]. The attempt that Reconnect ends has the Kind
+// policy.Restarted, and the policy decides as always.
 //
 // Reconnect returns at once. Before the stream is ranged over, and after its
 // end, it does nothing. It may be called from any goroutine, from the loop body,
@@ -179,9 +180,6 @@ func (s *Stream) Reconnect() {
 	s.restart = true
 	if s.interrupt != nil {
 		s.interrupt(&interruption{kind: policy.Restarted})
-	}
-	if s.wake != nil {
-		signal(s.wake)
 	}
 }
 
@@ -210,8 +208,12 @@ func (s *Stream) finish(err error) {
 	if over {
 		return
 	}
-	if s.adopted != nil && s.adopted.Body != nil {
-		s.adopted.Body.Close()
+	if resp := s.adopted; resp != nil && resp.Body != nil {
+		if resp.ProtoMajor >= 2 {
+			go resp.Body.Close() // as in attempt.release
+		} else {
+			resp.Body.Close()
+		}
 	}
 	s.replay.close()
 	s.decoder = Decoder{}
@@ -408,14 +410,14 @@ func (s *Stream) wait(ctx context.Context, facts *policy.Attempt, decided time.D
 	timer := s.clock.AfterFunc(rest, func() { signal(wake) })
 	defer timer.Stop()
 	s.mu.Lock()
-	s.wake = wake
+	s.interrupt = func(error) { signal(wake) }
 	if s.restart {
 		signal(wake) // the timer may have been quicker
 	}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		s.wake = nil
+		s.interrupt = nil
 		s.mu.Unlock()
 	}()
 	if s.trace.Wait != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/reprise-sse/reprise/clock"
 	"github.com/reprise-sse/reprise/eventsource"
+	"github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/internal/scenario"
 	"github.com/reprise-sse/reprise/policy"
 )
@@ -366,7 +367,9 @@ func TestG1RefusalAtTheTimeout(t *testing.T) {
 // wait, which counts from the end of the attempt.
 func TestWaitCountsFromTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := serve(t, []Step{Event{Data: "a"}, Cut}, []Step{Event{Data: "b"}})
+		srv := serve(t,
+			[]eventsourcetest.Step{eventsourcetest.Event{Data: "a"}, eventsourcetest.Cut},
+			[]eventsourcetest.Step{eventsourcetest.Event{Data: "b"}})
 		client := eventsource.Client{
 			HTTPClient: srv.Client(),
 			Policy:     strict,
