@@ -279,39 +279,38 @@ func connectTimeout(own, clientTimeout time.Duration) time.Duration {
 	return own
 }
 
-// decode makes the stream's decoder read source. Like every hook, those of the decoder
-// are not called any more once the stream's context, ctx, is done.
-func (a *attempt) decode(ctx context.Context, source io.Reader) {
-	s := a.stream
-	h := &hooks{
-		retry:  func(d time.Duration) { a.setRetry(ctx, d) },
-		commit: s.setLastEventID,
-	}
-	if s.trace.Comment != nil {
-		h.comment = func(text string) {
-			if ctx.Err() == nil {
-				s.trace.Comment(text)
-			}
-		}
-	}
-	s.decoder.reset(source, s.LastEventID(), h)
+// An attemptListener is what the stream's decoder tells. Like every hook, those that it
+// calls are not called any more once ctx, the stream's context, is done.
+type attemptListener struct {
+	attempt *attempt
+	ctx     context.Context
 }
 
-// setRetry notes the reconnection time that a retry field has set.
-func (a *attempt) setRetry(ctx context.Context, d time.Duration) {
-	s := a.stream
-	a.retrySent = true
+func (l *attemptListener) wantsComments() bool { return l.attempt.stream.trace.Comment != nil }
+
+func (l *attemptListener) comment(text string) {
+	if l.ctx.Err() == nil {
+		l.attempt.stream.trace.Comment(text)
+	}
+}
+
+// retry notes the reconnection time that a retry field has set.
+func (l *attemptListener) retry(d time.Duration) {
+	s := l.attempt.stream
+	l.attempt.retrySent = true
 	s.retry, s.hasRetry = d, true
-	if s.trace.Retry != nil && ctx.Err() == nil {
+	if s.trace.Retry != nil && l.ctx.Err() == nil {
 		s.trace.Retry(d)
 	}
 }
 
+func (l *attemptListener) commit(id string) { l.attempt.stream.setLastEventID(id) }
+
 // read yields the events of source until it ends, the stream's context does, or the
 // loop is left.
 func (a *attempt) read(ctx context.Context, source io.Reader, yield func(Event, error) bool) (left bool) {
-	a.decode(ctx, source)
 	s := a.stream
+	s.decoder.reset(source, s.LastEventID(), &attemptListener{a, ctx})
 	for ctx.Err() == nil {
 		event, err := s.decoder.Next()
 		if err != nil {

@@ -278,6 +278,7 @@ func TestRefusalsDoNotLeak(t *testing.T) {
 		if n := len(s.ends); n != 21 || s.err != nil {
 			t.Errorf("%d attempts and %v", n, s.err)
 		}
+		synctest.Wait() // nobody waits until a body of HTTP/2 is closed
 		if n, all := bodies.open.Load(), bodies.opened.Load(); n != 0 || all != 21 {
 			t.Errorf("%d of %d bodies are open", n, all)
 		}

@@ -32,12 +32,13 @@ const maxShared = 256
 // Make one with [NewDecoder]. It is not safe for use from several goroutines.
 type Decoder struct {
 	lines lineReader
-	hooks hooks
-	err   error // the first error, which all later calls return
+	told  listener // nil if there is none
+	err   error    // the first error, which all later calls return
 
 	// limit is the limit as it was set: 0 for the default, negative for none.
 	// lines.most is what a big type and big IDs leave of it for the data.
 	limit    int
+	comments bool // told wants comments
 	started  bool // the first read has been tried
 	bigNames bool // the type or an ID counts toward the limit, or may soon
 
@@ -65,17 +66,20 @@ type Decoder struct {
 // defaultType is the type of an event whose block does not name one.
 const defaultType = "message"
 
-// hooks tell a Stream what it needs to know besides the events. Any may be nil.
-type hooks struct {
+// A listener is told what a Stream needs to know besides the events.
+type listener interface {
+	// wantsComments reports whether comment is to be called at all.
+	wantsComments() bool
+
 	// comment is called with each comment line, after the colon and one space.
-	comment func(string)
+	comment(text string)
 
 	// retry is called with the new reconnection time at each valid retry line.
-	retry func(time.Duration)
+	retry(time.Duration)
 
 	// commit is called at a blank line that ends a block without data and has
 	// changed the last event ID. The ID of an event is in the event.
-	commit func(id string)
+	commit(id string)
 }
 
 // NewDecoder returns a Decoder that reads from r. It does not close r.
@@ -88,7 +92,7 @@ func NewDecoder(r io.Reader) *Decoder {
 // reset starts a new connection. It keeps the limit and the memory, and resets
 // everything else. The last event ID carries over: by HTML §9.2.6 the buffer of a new
 // stream is empty, but in every browser it starts with the ID in force.
-func (d *Decoder) reset(r io.Reader, lastEventID string, h *hooks) {
+func (d *Decoder) reset(r io.Reader, lastEventID string, l listener) {
 	*d = Decoder{
 		lines:    d.lines,
 		limit:    d.limit,
@@ -99,9 +103,8 @@ func (d *Decoder) reset(r io.Reader, lastEventID string, h *hooks) {
 		decoded:  d.decoded,
 	}
 	d.startFrom(lastEventID)
-	if h != nil {
-		d.hooks = *h
-	}
+	d.told = l
+	d.comments = l != nil && l.wantsComments()
 	d.lines.reset(r)
 	d.account()
 }
@@ -252,8 +255,8 @@ func (d *Decoder) discard() {
 	if d.hasID {
 		changed := !bytes.Equal(d.id.bytes(&d.lines), d.lastID.bytes(&d.lines))
 		d.commit()
-		if changed && d.hooks.commit != nil {
-			d.hooks.commit(d.LastEventID())
+		if changed && d.told != nil {
+			d.told.commit(d.LastEventID())
 		}
 	}
 	d.typ.clear()
@@ -322,22 +325,22 @@ func (d *Decoder) field(start, end int) bool {
 		if i := valueIndex(line, "retry"); i >= 0 {
 			if retry, ok := parseDuration(line[i:], time.Millisecond); ok {
 				d.retry, d.hasRetry = retry, true
-				if d.hooks.retry != nil {
-					d.hooks.retry(retry)
+				if d.told != nil {
+					d.told.retry(retry)
 				}
 			}
 		}
 	case ':':
-		if d.hooks.comment != nil {
+		if d.comments {
 			d.comment(line)
 		}
 	}
 	return true
 }
 
-// comment tells the hook, which must not be nil, of a comment line.
+// comment tells the listener, which wants to know, of a comment line.
 func (d *Decoder) comment(line []byte) {
-	d.hooks.comment(string(appendDecoded(nil, line[valueIndex(line, ""):])))
+	d.told.comment(string(appendDecoded(nil, line[valueIndex(line, ""):])))
 }
 
 // view makes buf[start:end] the type or the ID of the block, if that is simple.

@@ -8,8 +8,31 @@ import (
 // NewHookedDecoder returns a Decoder as a Stream has it.
 func NewHookedDecoder(r io.Reader, lastEventID string, comment func(string), retry func(time.Duration), commit func(string)) *Decoder {
 	d := new(Decoder)
-	d.reset(r, lastEventID, &hooks{comment: comment, retry: retry, commit: commit})
+	d.reset(r, lastEventID, hooks{comment, retry, commit})
 	return d
+}
+
+// hooks are a listener made of functions, of which any may be nil.
+type hooks struct {
+	onComment func(string)
+	onRetry   func(time.Duration)
+	onCommit  func(string)
+}
+
+func (h hooks) wantsComments() bool { return h.onComment != nil }
+
+func (h hooks) comment(text string) { h.onComment(text) }
+
+func (h hooks) retry(d time.Duration) {
+	if h.onRetry != nil {
+		h.onRetry(d)
+	}
+}
+
+func (h hooks) commit(id string) {
+	if h.onCommit != nil {
+		h.onCommit(id)
+	}
 }
 
 // ResetDecoder starts a new connection, without hooks.

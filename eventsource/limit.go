@@ -122,7 +122,7 @@ func (d *Decoder) partOfLine() bool {
 		return !isLong
 	case len(line) <= len(name) && string(line) == name[:len(line)]:
 		return true
-	case line[0] == ':' && d.hooks.comment != nil && !isLong:
+	case line[0] == ':' && d.comments && !isLong:
 		return true
 	}
 	d.cutComment(line)
@@ -146,10 +146,10 @@ func fieldName(line []byte) string {
 	return ""
 }
 
-// cutComment tells the hook, if there is one, of a line that is longer than what is
+// cutComment tells the listener, if it wants to know, of a line that is longer than what is
 // left, if the line is a comment: as much of it as is left, but no part of a character.
 func (d *Decoder) cutComment(line []byte) {
-	if line[0] != ':' || d.hooks.comment == nil {
+	if line[0] != ':' || !d.comments {
 		return
 	}
 	line = line[:max(0, d.left())]

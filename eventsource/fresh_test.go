@@ -1,4 +1,4 @@
-package deadtest
+package eventsource_test
 
 import (
 	"context"
@@ -121,20 +121,11 @@ func (f *farServer) requests() []string {
 	return slices.Clone(f.seen)
 }
 
-func get(ctx context.Context, t *testing.T, url string) *http.Request {
-	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return req
-}
-
 // guarded returns a context that ends a test which is stuck. It has no deadline, because
 // a stream looks at that.
 func guarded(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	timer := time.AfterFunc(20*time.Second, func() { cancel(errStuck) })
+	timer := time.AfterFunc(20*time.Second, func() { cancel(errNotBack) })
 	t.Cleanup(func() {
 		timer.Stop()
 		cancel(nil)
@@ -142,7 +133,7 @@ func guarded(t *testing.T) context.Context {
 	return ctx
 }
 
-var errStuck = errors.New("the test is stuck")
+var errNotBack = errors.New("the test is stuck")
 
 const idleTimeout = 20 * time.Second // shorter than ConnectTimeout
 
@@ -213,7 +204,7 @@ func TestG13DeadConnectionIsLeft(t *testing.T) {
 						HTTPClient: f.client, Policy: p, Clock: silence.fake, IdleTimeout: idleTimeout,
 						Trace: silence.trace(func(a policy.Attempt) { kinds = append(kinds, a.Kind) }),
 					}
-					req := get(ctx, t, f.url)
+					req := request(ctx, t, f.url)
 					req.Header.Set("Last-Event-ID", "1") // without one MCPCall does not go on
 					var numbers []string
 					for event, err := range client.Stream(req).Events() {
@@ -248,7 +239,7 @@ func TestG13ReconnectLeavesTheConnection(t *testing.T) {
 			const times = 50
 			f := startFar(t, r, nil)
 			client := eventsource.Client{HTTPClient: f.client, Policy: waitless}
-			stream := client.Stream(get(guarded(t), t, f.url))
+			stream := client.Stream(request(guarded(t), t, f.url))
 			var got, want, seen []string
 			for event, err := range stream.Events() {
 				if err != nil {
@@ -289,7 +280,7 @@ func TestG13ReconnectDuringTheWait(t *testing.T) {
 					return &eventsource.Trace{Wait: func(i eventsource.WaitInfo) { stream.Reconnect() }}
 				},
 			}
-			stream = client.Stream(get(guarded(t), t, f.url))
+			stream = client.Stream(request(guarded(t), t, f.url))
 			var numbers []string
 			for event, err := range stream.Events() {
 				if err != nil {
@@ -323,7 +314,7 @@ func TestG13StreamsShareAgain(t *testing.T) {
 			open := func() {
 				running.Go(func() {
 					to := first
-					for event, err := range client.Stream(get(ctx, t, f.url)).Events() {
+					for event, err := range client.Stream(request(ctx, t, f.url)).Events() {
 						if err != nil {
 							return
 						}
@@ -398,7 +389,7 @@ func TestG13NeighboursLiveOn(t *testing.T) {
 	defer cancel()
 	neighbour.Go(func() {
 		client := eventsource.Client{HTTPClient: f.client, Policy: policy.Never()}
-		for event, err := range client.Stream(get(ctx, t, f.url+"/neighbour")).Events() {
+		for event, err := range client.Stream(request(ctx, t, f.url+"/neighbour")).Events() {
 			if err != nil {
 				event.Data = err.Error()
 			}
@@ -410,7 +401,7 @@ func TestG13NeighboursLiveOn(t *testing.T) {
 	})
 	got := []string{<-events}
 	client := eventsource.Client{HTTPClient: f.client, Policy: waitless, Clock: silence.fake, IdleTimeout: idleTimeout, Trace: silence.trace()}
-	for event, err := range client.Stream(get(ctx, t, f.url+"/stalled")).Events() {
+	for event, err := range client.Stream(request(ctx, t, f.url+"/stalled")).Events() {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -444,7 +435,7 @@ func TestG13NoResponse(t *testing.T) {
 			}
 			old := len(f.requests())
 			silence.begin(ctx)
-			for event, err := range client.Stream(get(ctx, t, f.url)).Events() {
+			for event, err := range client.Stream(request(ctx, t, f.url)).Events() {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -472,7 +463,7 @@ func plain(ctx context.Context, t *testing.T, f *farServer, n int) {
 	t.Helper()
 	var responses []*http.Response
 	for range n {
-		resp, err := f.client.Do(get(ctx, t, f.url+"/plain"))
+		resp, err := f.client.Do(request(ctx, t, f.url+"/plain"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -516,7 +507,7 @@ func TestG13IdleConnectionsAreLeft(t *testing.T) {
 				},
 			}
 			var got []string
-			for event, err := range client.Stream(get(ctx, t, f.url)).Events() {
+			for event, err := range client.Stream(request(ctx, t, f.url)).Events() {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -582,7 +573,7 @@ func TestG13ConnectionThatHasAnsweredSince(t *testing.T) {
 		HTTPClient: f.client, Policy: waitless, Clock: silence.fake, IdleTimeout: idleTimeout, Trace: silence.trace(func(policy.Attempt) { plain(ctx, t, f, 1) }),
 	}
 	var got []string
-	for event, err := range client.Stream(get(ctx, t, f.url)).Events() {
+	for event, err := range client.Stream(request(ctx, t, f.url)).Events() {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -617,7 +608,7 @@ func TestG13HoldsUntilAResponse(t *testing.T) {
 				},
 			}
 			var got []string
-			for event, err := range client.Stream(get(ctx, t, f.url)).Events() {
+			for event, err := range client.Stream(request(ctx, t, f.url)).Events() {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -646,7 +637,7 @@ func TestG13Redirects(t *testing.T) {
 			ctx, silence := guarded(t), newSilence()
 			client := eventsource.Client{HTTPClient: here.client, Policy: waitless, Clock: silence.fake, IdleTimeout: idleTimeout, Trace: silence.trace()}
 			n := 0
-			for _, err := range client.Stream(get(ctx, t, here.url)).Events() {
+			for _, err := range client.Stream(request(ctx, t, here.url)).Events() {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -682,7 +673,7 @@ func TestG13WrappedTransport(t *testing.T) {
 			})}
 			client := eventsource.Client{HTTPClient: wrapped, Policy: waitless, Clock: silence.fake, IdleTimeout: idleTimeout, Trace: silence.trace()}
 			var got []string
-			for event, err := range client.Stream(get(ctx, t, f.url)).Events() {
+			for event, err := range client.Stream(request(ctx, t, f.url)).Events() {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -698,10 +689,6 @@ func TestG13WrappedTransport(t *testing.T) {
 		})
 	}
 }
-
-type roundTripperFunc func(*http.Request) (*http.Response, error)
-
-func (f roundTripperFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // TestG13UnencryptedHTTP2 has no TLS to tell that a connection is shared.
 func TestG13UnencryptedHTTP2(t *testing.T) {
@@ -725,7 +712,7 @@ func TestG13UnencryptedHTTP2(t *testing.T) {
 	client := eventsource.Client{HTTPClient: &http.Client{Transport: transport}, Policy: waitless}
 	ctx := guarded(t)
 
-	neighbour := client.Stream(get(ctx, t, srv.URL))
+	neighbour := client.Stream(request(ctx, t, srv.URL))
 	var got []string
 	for event, err := range neighbour.Events() {
 		if err != nil {
@@ -735,7 +722,7 @@ func TestG13UnencryptedHTTP2(t *testing.T) {
 		if event.Data == "alive" {
 			break
 		}
-		stream := client.Stream(get(ctx, t, srv.URL))
+		stream := client.Stream(request(ctx, t, srv.URL))
 		n := 0
 		for event, err := range stream.Events() {
 			if err != nil {

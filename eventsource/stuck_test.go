@@ -1,4 +1,4 @@
-package deadtest
+package eventsource_test
 
 import (
 	"context"
@@ -221,7 +221,7 @@ func TestG7EndsThoughNothingCanBeWritten(t *testing.T) {
 				if name == "linger" {
 					client.Linger = time.Second
 				}
-				stream := client.Stream(get(streamCtx, t, s.url+path))
+				stream := client.Stream(request(streamCtx, t, s.url+path))
 				r := run{s, stream, fake, cancel}
 				ready := make(chan struct{})
 				promptly(t, name, func() {
@@ -236,7 +236,7 @@ func TestG7EndsThoughNothingCanBeWritten(t *testing.T) {
 						}
 						// The answer comes on the same connection, behind the event and
 						// what the server has sent with it.
-						if resp, err := s.client.Do(get(ctx, t, s.url+"/sync")); err == nil {
+						if resp, err := s.client.Do(request(ctx, t, s.url+"/sync")); err == nil {
 							resp.Body.Close()
 						}
 						s.stick(ctx, t)
@@ -262,9 +262,9 @@ func TestG7EndsThoughNothingCanBeWritten(t *testing.T) {
 			defer cancel()
 			// A stream of its own shows that the connection is made, and keeps it.
 			other := eventsource.Client{HTTPClient: s.client, Policy: policy.Never()}
-			for range other.Stream(get(ctx, t, s.url)).Events() {
+			for range other.Stream(request(ctx, t, s.url)).Events() {
 				client := eventsource.Client{HTTPClient: s.client, Policy: policy.Never(), Clock: fake}
-				stream := client.Stream(get(streamCtx, t, s.url+path))
+				stream := client.Stream(request(streamCtx, t, s.url+path))
 				promptly(t, name, func() {
 					go func() {
 						<-s.asked
@@ -295,17 +295,17 @@ func TestG7EndsThoughNothingCanBeWritten(t *testing.T) {
 	t.Run("adopted", func(t *testing.T) {
 		s := startStuck(t, true)
 		ctx := guarded(t)
-		resp, err := s.client.Do(get(ctx, t, s.url+"/unread"))
+		resp, err := s.client.Do(request(ctx, t, s.url+"/unread"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.client.Do(get(ctx, t, s.url+"/sync"))
+		s.client.Do(request(ctx, t, s.url+"/sync"))
 		s.stick(ctx, t)
 		over, cancel := context.WithCancel(ctx)
 		cancel()
 		promptly(t, "adopted", func() {
 			client := eventsource.Client{Policy: policy.Never()}
-			for range client.Adopt(resp, get(over, t, s.url)).Events() {
+			for range client.Adopt(resp, request(over, t, s.url)).Events() {
 			}
 		})
 	})
