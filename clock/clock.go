@@ -3,7 +3,8 @@ package clock
 import "time"
 
 // A Clock tells the time and sets timers. An event stream takes all times from it,
-// except for its context's deadline and dates in Retry-After headers.
+// except for its context's deadline. A date in a Retry-After header counts from the
+// response's own Date header or, without one, from the Clock's time.
 //
 // Implementations must be safe for use from several goroutines, and the times
 // that Now returns must never go backwards. Most programs never need one: the

@@ -33,7 +33,9 @@ type Client struct {
 	// if New returns nil, and as [policy.Rules.New] does.
 	Policy policy.Policy
 
-	// Clock tells the time and sets timers; nil means [clock.System].
+	// Clock tells the time and sets timers; nil means [clock.System]. A stream takes all
+	// times from it, except for its context's deadline. A date in a Retry-After header
+	// counts from the response's own Date header or, without one, from the Clock's time.
 	Clock clock.Clock
 
 	// Prepare, if not nil, may edit each attempt's request before it is sent:

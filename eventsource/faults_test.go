@@ -415,7 +415,7 @@ func TestFaultDNS(t *testing.T) {
 	for _, a := range p.ends[:3] {
 		var failure *net.DNSError
 		if a.Kind != policy.Failed || !errors.As(a.Err, &failure) || a.Permanent {
-			t.Errorf("attempt %d ended %v with %v; futile: %v", a.Number, a.Kind, a.Err, a.Permanent)
+			t.Errorf("attempt %d ended %v with %v; permanent: %v", a.Number, a.Kind, a.Err, a.Permanent)
 		} else if failure.IsNotFound != (a.Number < 3) {
 			t.Errorf("attempt %d: not found: %v", a.Number, failure.IsNotFound)
 		}

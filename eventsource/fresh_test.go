@@ -480,8 +480,7 @@ func plain(ctx context.Context, t *testing.T, f *farServer, n int) {
 func TestG13IdleConnectionsAreLeft(t *testing.T) {
 	for _, r := range reaches {
 		t.Run(r.name, func(t *testing.T) {
-			var f *farServer
-			f = startFar(t, r, func(w http.ResponseWriter, req *http.Request, number int) bool {
+			f := startFar(t, r, func(w http.ResponseWriter, req *http.Request, number int) bool {
 				if answerPlain(w, req, number) {
 					return true
 				}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/reprise-sse/reprise/clock"
 	"github.com/reprise-sse/reprise/eventsource"
 	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/internal/vectors"
@@ -163,6 +164,9 @@ func TestContentType(t *testing.T) {
 		{lines("text/event-stream;charset=iso-8859-1"), true},
 		{lines("text/event-stream ;charset=utf-8"), true},
 		{lines("\t text/event-stream\t "), true},
+		{lines("text/html,\ttext/event-stream"), true},
+		{lines("text/event-stream\t;charset=utf-8"), true},
+		{lines("text/event-stream, x/\u212a"), true}, // the Kelvin sign, which Unicode lowers to k
 		{lines("text/event-stream; charset"), true},
 		{lines("text/event-stream; =;;= ; \"a"), true},
 		{lines(`text/event-stream; a="x;y,z"`), true},
@@ -251,5 +255,24 @@ func TestRetryAfter(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A date counts from the Client's Clock if the response does not say when it was sent.
+func TestRetryAfterWithoutDate(t *testing.T) {
+	fake := clock.NewFake(time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC))
+	refusal := status(http.StatusServiceUnavailable, "Retry-After", "Fri, 01 Jan 2100 00:00:42 GMT")
+	var asked []time.Duration
+	client := answers(refusal, status(http.StatusNoContent)).client(eventsource.Client{
+		Policy: resilient,
+		Clock:  fake,
+		Trace: traceOf(&eventsource.Trace{Wait: func(i eventsource.WaitInfo) {
+			asked = append(asked, i.Asked)
+			fake.Advance(i.Waited)
+		}}),
+	})
+	collect(client.Stream(get(t.Context())))
+	if diff := cmp.Diff([]time.Duration{42 * time.Second}, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
 	}
 }
