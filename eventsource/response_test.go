@@ -102,10 +102,10 @@ func TestRefusals(t *testing.T) {
 				if diff := cmp.Diff(want, got, ignoreUnexported); diff != "" {
 					t.Errorf("response (-want +got):\n%s", diff)
 				}
+				synctest.Wait()
 				if open := bodies.open.Load(); len(s.events) != 0 || open != 0 {
 					t.Errorf("events %q, %d bodies left open", s.data(), open)
 				}
-				synctest.Wait()
 				if requests := srv.Requests(); len(requests) != 1 || !requests[0].ClientLeft {
 					t.Errorf("%d requests; the server saw the client leave: %v", len(requests), requests[0].ClientLeft)
 				}
