@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/reprise-sse/reprise/clock"
@@ -424,6 +425,74 @@ func TestCloseIsFinal(t *testing.T) {
 		}
 		cancel(nil)
 	}
+}
+
+// Once a hook has cancelled the context, no other is called for what the same read has
+// brought: what follows is Done.
+func TestNoHookAfterCancelling(t *testing.T) {
+	for cancelling, want := range map[string][]string{
+		"comment 1": {"comment 1", "done"},
+		"retry 2ms": {"comment 1", "retry 2ms", "done"},
+		"comment 3": {"comment 1", "retry 2ms", "comment 3", "done"},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var log []string
+		say := func(what string) {
+			log = append(log, what)
+			if what == cancelling {
+				cancel()
+			}
+		}
+		client := answers(body(nil, ": 1\nretry: 2\n: 3\n: 4\nretry: 5\n: 6\ndata: m\n\n")).client(eventsource.Client{
+			Trace: traceOf(&eventsource.Trace{
+				Comment: func(text string) { say("comment " + text) },
+				Retry:   func(d time.Duration) { say("retry " + d.String()) },
+				End:     func(policy.Attempt) { say("end") },
+				Done:    func(error) { say("done") },
+			}),
+		})
+		if data, err := collect(client.Stream(get(ctx))); data != nil || err != context.Canceled {
+			t.Errorf("%s: the loop is given %q and %v", cancelling, data, err)
+		}
+		if diff := cmp.Diff(want, log); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", cancelling, diff)
+		}
+		cancel()
+	}
+}
+
+// The body of an adopted response may be closed by the caller, too, so that it is closed
+// if the loop is never entered. If that is so, the connection is let go.
+func TestAdoptedBodyIsClosedTwice(t *testing.T) {
+	overNetworks(t, func(t *testing.T, serve func(...[]Step) *Server) {
+		for _, enters := range []bool{true, false} {
+			srv := serve([]Step{Event{Data: "a"}, Event{Data: "b"}, Stall})
+			func() {
+				req := request(t.Context(), t, srv.URL)
+				resp, err := srv.Client().Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				s := (&eventsource.Client{HTTPClient: srv.Client()}).Adopt(resp, req)
+				if !enters {
+					return
+				}
+				for event, err := range s.Events() {
+					if err != nil {
+						t.Error(err)
+					}
+					if event.Data == "b" {
+						break
+					}
+				}
+			}()
+			synctest.Wait()
+			if requests := srv.Requests(); len(requests) != 1 || !requests[0].ClientLeft {
+				t.Errorf("entered: %v; %d requests, the server saw the client leave: %v", enters, len(requests), requests[0].ClientLeft)
+			}
+		}
+	})
 }
 
 // TestG7NoBufferLeft holds that a stream that is over holds nothing of what it has

@@ -183,12 +183,12 @@ func (s *Stream) Reconnect() {
 	}
 }
 
-// begin marks the stream as running. It reports false if the stream has been ranged
-// over before.
 // Format implements fmt.Formatter, so that a Stream that is printed or logged shows
 // nothing of what it holds, such as a last event ID or the headers of its request.
 func (s *Stream) Format(f fmt.State, _ rune) { io.WriteString(f, "eventsource.Stream") }
 
+// begin marks the stream as running. It reports false if the stream has been ranged
+// over before.
 func (s *Stream) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

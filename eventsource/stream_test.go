@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -372,6 +374,7 @@ func TestG4NoFreeResets(t *testing.T) {
 		checks:  []scenario.Check{scenario.NoFreeResets},
 	}
 	steep := policyRules(policy.Rules{Delay: time.Second, Factor: 2, MaxFruitless: 4})
+	five := policyRules(policy.Rules{Delay: time.Second, MaxFruitless: 5})
 	p.holdsIn(t, []scenarioCase{
 		{
 			name:     "connecting is not progress",
@@ -454,6 +457,44 @@ func TestG4NoFreeResets(t *testing.T) {
 			},
 		},
 		{
+			name: "an attempt that the idle timeout ended has not lasted longer than its last byte",
+			scenario: scenario.Scenario{
+				Server: repeatAnswer(9, answerSilent), Policy: five, Caller: scenario.Caller{IdleTimeout: 29 * time.Second},
+			},
+			want: []string{
+				"0s request", "29s idle", "30s request", "59s idle", "1m1s request", "1m30s idle", "1m34s request", "2m3s idle",
+				"2m11s request", "2m40s idle", "2m56s request", "3m25s idle", "3m25s done: exhausted",
+			},
+		},
+		{
+			name: "however long that timeout is",
+			scenario: scenario.Scenario{
+				Server: repeatAnswer(9, answerSilent), Policy: five, Caller: scenario.Caller{IdleTimeout: 31 * time.Second},
+			},
+			want: []string{
+				"0s request", "31s idle", "32s request", "1m3s idle", "1m5s request", "1m36s idle", "1m40s request", "2m11s idle",
+				"2m19s request", "2m50s idle", "3m6s request", "3m37s idle", "3m37s done: exhausted",
+			},
+		},
+		{
+			name: "so it lasts until its last byte",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerEmpty, openAnswer(answerDrip(3, 10*time.Second, ":\n")), openAnswer(answerDrip(3, 10*time.Second-1, ":\n"))},
+				Policy: policyRules(policy.Rules{Delay: time.Second, MaxFruitless: 1}), Caller: scenario.Caller{IdleTimeout: time.Minute},
+			},
+			want: []string{
+				"0s request", "0s ended", "1s request", "1m31s idle", "1m32s request", "3m1.999999997s idle", "3m1.999999997s done: exhausted",
+			},
+		},
+		{
+			name: "messages end a run, also in an attempt that the caller ends",
+			scenario: scenario.Scenario{
+				Server: append(repeatAnswer(5, answerRefused), openAnswer(answerDrip(180, time.Minute, "data: m\n\n")), answerRefused, answerGone),
+				Policy: five,
+				Caller: scenario.Caller{Actions: []scenario.Action{{After: 3 * time.Hour, Do: scenario.Restart}}},
+			},
+		},
+		{
 			name: "ProgressAfter is a number of its own",
 			scenario: scenario.Scenario{
 				Server: repeatAnswer(9, answerQuiet("", 2*time.Second)),
@@ -523,5 +564,73 @@ func TestG4QuietStreamGoesOn(t *testing.T) {
 		if gap := a.Began - r.Attempts[i].Over; gap != time.Second {
 			t.Fatalf("attempt %d comes after %v", a.Number, gap)
 		}
+	}
+}
+
+// A Stream that is printed or logged shows nothing of what it holds.
+func TestStreamShowsNothing(t *testing.T) {
+	req := get(t.Context())
+	req.Header.Set("Last-Event-ID", "ID-SECRET")
+	req.Header.Set("Authorization", "Bearer SECRET")
+	s := (&eventsource.Client{}).Stream(req)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d"} {
+		if got := fmt.Sprintf(verb, s); got != "eventsource.Stream" {
+			t.Errorf("%s: %s", verb, got)
+		}
+	}
+	var log strings.Builder
+	for _, handler := range []slog.Handler{slog.NewTextHandler(&log, nil), slog.NewJSONHandler(&log, nil)} {
+		slog.New(handler).Info("streaming", "stream", s)
+	}
+	if got := log.String(); strings.Count(got, "\n") != 2 || strings.Contains(got, "SECRET") {
+		t.Errorf("the log is\n%s", got)
+	}
+}
+
+// A panic in Client.Trace or in IsMessage ends the stream as one in a hook does.
+func TestG6PanicInTheCallersFunctions(t *testing.T) {
+	t.Parallel()
+	for name, dones := range map[string]int{"Trace": 0, "IsMessage": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bodies := &bodyCounter{base: answers(body(errHold, "id: 1\ndata: m\n\n"))}
+				resp, err := bodies.RoundTrip(get(t.Context()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var done []error
+				client := &eventsource.Client{
+					Trace: func(*http.Request) *eventsource.Trace {
+						if name == "Trace" {
+							panic(name)
+						}
+						return &eventsource.Trace{Done: func(err error) { done = append(done, err) }}
+					},
+					IsMessage: func(eventsource.Event) bool { panic(name) },
+				}
+				s := client.Adopt(resp, get(t.Context()))
+				func() {
+					defer func() {
+						if got := recover(); got != any(name) {
+							t.Errorf("it panics with %v", got)
+						}
+					}()
+					data, err := collect(s)
+					t.Errorf("the loop is given %q and %v", data, err)
+				}()
+				if open := bodies.open.Load(); open != 0 {
+					t.Error("the body is open")
+				}
+				if len(done) != dones || len(done) > 0 && done[0] != nil {
+					t.Errorf("Done was told %v", done)
+				}
+				if id := s.LastEventID(); id != "" {
+					t.Errorf("the last event ID is %q, of an event that the loop has not been given", id)
+				}
+				if data, err := collect(s); data != nil || err == nil {
+					t.Errorf("a second range gives %q and %v", data, err)
+				}
+			})
+		})
 	}
 }

@@ -3,6 +3,8 @@ package eventsource_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"strings"
@@ -273,6 +275,24 @@ func TestG2ExactlyOrNotAtAll(t *testing.T) {
 			want: []string{"0s request", "0s ended", "2s request", "2s rejected", "2s done: scenario: the policy's script has ended"},
 		},
 		{
+			name: "a wait that Reconnect has cut short before it began is measured as it will be",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerStream("retry: 2000\n\n"), answerGone},
+				Policy: policyScript(2 * time.Hour),
+				Caller: scenario.Caller{Deadline: time.Hour, Actions: []scenario.Action{{On: scenario.AttemptEnd, Do: scenario.Restart}}},
+			},
+			want: []string{"0s request", "0s ended", "2s request", "2s rejected", "2s done: scenario: the policy's script has ended"},
+		},
+		{
+			name: "and refused if even so it does not end before the deadline",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{day, answerGone},
+				Policy: policyScript(0),
+				Caller: scenario.Caller{Deadline: time.Hour, Actions: []scenario.Action{{On: scenario.AttemptEnd, Do: scenario.Restart}}},
+			},
+			want: []string{"0s request", "0s ended", "0s done: deadline"},
+		},
+		{
 			name: "one Reconnect cuts one thing",
 			scenario: scenario.Scenario{
 				Server: []scenario.Answer{openAnswer(answerMessage), answerGone},
@@ -424,5 +444,99 @@ func TestReconnection(t *testing.T) {
 		if a := run.Attempts[1]; a.HasRetry != (tt.waits < time.Second) || a.HasRetry && a.Retry != tt.waits {
 			t.Errorf("%s: at the second end the reconnection time is %v, %v", tt.name, a.Retry, a.HasRetry)
 		}
+	}
+}
+
+// A starting policy decides about the first attempt, too.
+type starting struct {
+	policy.Func
+	start policy.Decision
+}
+
+func (s starting) Start() policy.Decision { return s.start }
+
+// What a Starter decides about the first attempt is done, and a response in hand is not
+// waited for.
+func TestStarter(t *testing.T) {
+	givenUp := errors.New("not today")
+	for _, tt := range []struct {
+		name  string
+		start policy.Decision
+		adopt bool
+		limit time.Duration // of the context; 0 means none
+		want  []string
+	}{
+		{
+			name: "a wait", start: policy.After(5 * time.Second),
+			want: []string{"wait 1: 5s", "5s: connect with 7", "5s: end 1: rejected"},
+		},
+		{
+			name: "no wait with a response in hand", start: policy.After(5 * time.Second), adopt: true,
+			want: []string{"0s: end 1: ended"},
+		},
+		{
+			name: "limits", start: policy.After(5 * time.Second).Within(time.Second), adopt: true,
+			want: []string{"1s: end 1: expired"},
+		},
+		{
+			name: "without the last event ID", start: policy.After(0).Forget(),
+			want: []string{"0s: connect with ", "0s: end 1: rejected"},
+		},
+		{name: "no attempt", start: policy.Stop(givenUp), want: []string{"0s: not today"}},
+		{name: "no attempt with a response in hand", start: policy.Stop(givenUp), adopt: true, want: []string{"0s: not today"}},
+		{name: "no attempt, in order", start: policy.Stop(nil), want: nil},
+		{name: "no decision", want: []string{"0s: the policy made no decision"}},
+		{name: "a wait past the deadline", start: policy.After(time.Hour), limit: time.Minute, want: []string{"0s: deadline"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
+				if tt.limit > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.limit)
+					defer cancel()
+				}
+				var got []string
+				say := func(format string, args ...any) {
+					got = append(got, fmt.Sprintf("%v: ", time.Since(bubbleStart))+fmt.Sprintf(format, args...))
+				}
+				rt := answers(status(204))
+				client := rt.client(eventsource.Client{
+					Policy: policy.Constructor(func() policy.Reconnector {
+						return starting{func(policy.Attempt) policy.Decision { return policy.Stop(nil) }, tt.start}
+					}),
+					Trace: traceOf(&eventsource.Trace{
+						Connect: func(i eventsource.ConnectInfo) { say("connect with %s", i.Request.Header.Get("Last-Event-ID")) },
+						End:     func(a policy.Attempt) { say("end %d: %v", a.Number, a.Kind) },
+						Wait:    func(i eventsource.WaitInfo) { got = append(got, fmt.Sprintf("wait %d: %v", i.Number, i.Waited)) },
+					}),
+				})
+				req := get(ctx)
+				req.Header.Set("Last-Event-ID", "7")
+				s := client.Stream(req)
+				var bodies bodyCounter
+				if tt.adopt {
+					end := io.EOF
+					if _, limited := tt.start.Limit(); limited {
+						end = errHold
+					}
+					bodies.base = answers(body(end, ": hello\n\n"))
+					resp, err := bodies.RoundTrip(get(ctx))
+					if err != nil {
+						t.Fatal(err)
+					}
+					s = client.Adopt(resp, req)
+				}
+				if _, err := collect(s); err != nil {
+					say("%s", reasonFor(err))
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				if open := bodies.open.Load(); open != 0 {
+					t.Error("the adopted body is open")
+				}
+			})
+		})
 	}
 }
