@@ -24,7 +24,8 @@ import (
 // client writes to a connection that it has waits.
 type wire struct {
 	mu      sync.Mutex
-	conns   []*wireConn
+	conns   []*wireConn   // all that were made
+	filled  int           // so many of them, from the first, cannot be written to
 	blocked chan struct{} // receives when a write waits
 }
 
@@ -55,10 +56,19 @@ func (w *wire) dial(ctx context.Context, network, addr string) (net.Conn, error)
 func (w *wire) fill() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, c := range w.conns {
+	for _, c := range w.conns[w.filled:] {
 		close(c.full)
 	}
-	w.conns = nil
+	w.filled = len(w.conns)
+}
+
+// close ends all connections, the stuck ones too.
+func (w *wire) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.conns {
+		c.Close()
+	}
 }
 
 func (c *wireConn) SetWriteDeadline(t time.Time) error {
@@ -139,6 +149,7 @@ func startStuck(t *testing.T, http2 bool) *stuckServer {
 	srv.StartTLS()
 	transport := &http.Transport{TLSClientConfig: selfsigned.Client(), ForceAttemptHTTP2: http2, DialContext: s.wire.dial}
 	t.Cleanup(func() {
+		s.wire.close()
 		srv.CloseClientConnections()
 		srv.Close()
 	})
