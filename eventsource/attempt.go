@@ -141,7 +141,9 @@ func (a *attempt) end() *policy.Attempt {
 		Start:       a.start,
 		End:         s.clock.Now(),
 	}
-	facts.Silence = facts.End.Sub(a.start) - a.quiet
+	if !a.spoke { // or else nothing was waited for after the last message
+		facts.Silence = facts.End.Sub(a.start) - a.quiet
+	}
 	if a.opened >= 0 {
 		facts.Open = a.start.Add(a.opened)
 		switch a.kind {

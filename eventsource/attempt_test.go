@@ -3,10 +3,12 @@ package eventsource_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -287,6 +289,70 @@ func TestRefusalsDoNotLeak(t *testing.T) {
 			if r.Connection != 1 {
 				t.Fatalf("request %d came on connection %d", r.Number, r.Connection)
 			}
+		}
+	})
+}
+
+// The time that the loop body takes is not the server's silence, even if the end of the
+// response came with its last message, so that nothing is read after the loop body; with
+// Content-Length net/http reads like that.
+func TestSilenceWithoutLoopBody(t *testing.T) {
+	t.Parallel()
+	events := "id: 1\ndata: a\n\nid: 2\ndata: b\n\n"
+	for name, tt := range map[string]struct {
+		body  string
+		limit int
+		kind  policy.Kind
+	}{
+		"the end came along":            {events, 0, policy.Ended},
+		"too large an event came along": {events + "data: " + strings.Repeat("x", 100) + "\n\n", 64, policy.TooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				rt := answers(func(*http.Request) (*http.Response, error) {
+					time.Sleep(time.Second) // the headers take their time
+					body := iotest.DataErrReader(strings.NewReader(tt.body))
+					return response(http.StatusOK, "text/event-stream", io.NopCloser(body)), nil
+				})
+				var got policy.Attempt
+				c := rt.client(eventsource.Client{
+					MaxEventSize: tt.limit,
+					Policy:       policy.Func(func(a policy.Attempt) policy.Decision { got = a; return policy.Stop(nil) }),
+				})
+				for _, err := range c.Stream(get(t.Context())).Events() {
+					if err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Hour)
+				}
+				if got.Kind != tt.kind || got.Messages != 2 || got.Silence != 0 {
+					t.Errorf("%v after %d messages and %v of silence; want %v, 2 and none", got.Kind, got.Messages, got.Silence, tt.kind)
+				}
+			})
+		})
+	}
+}
+
+// A loop body that takes longer than GiveUpAfter does not end the stream.
+func TestGiveUpAfterWithSlowLoopBody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one := func(*http.Request) (*http.Response, error) {
+			body := iotest.DataErrReader(strings.NewReader("data: a\n\n"))
+			return response(http.StatusOK, "text/event-stream", io.NopCloser(body)), nil
+		}
+		c := answers(one, one, status(http.StatusNoContent)).client(eventsource.Client{Policy: policy.Rules{GiveUpAfter: time.Minute}})
+		messages := 0
+		for _, err := range c.Stream(get(t.Context())).Events() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			messages++
+			time.Sleep(time.Hour)
+		}
+		if messages != 2 {
+			t.Errorf("%d messages, want 2", messages)
 		}
 	})
 }
