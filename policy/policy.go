@@ -61,8 +61,9 @@ func (f Func) Next(a Attempt) Decision { return f(a) }
 
 // A Starter is a [Reconnector] that also decides about the first attempt. Start is called
 // once, before it; the decision is followed like that of Next, but there is nothing that
-// the server has asked for yet, and an adopted response is not waited for. A Reconnector that is not a Starter lets the first attempt
-// begin at once and without limits, so one that wraps a Starter should be a Starter too.
+// the server has asked for yet, and an adopted response is not waited for. A Reconnector
+// that is not a Starter lets the first attempt begin at once and without limits, so one
+// that wraps a Starter should be a Starter too.
 type Starter interface {
 	Reconnector
 	Start() Decision

@@ -123,8 +123,8 @@ type Rules struct {
 	// ProgressAfter is how long a stream must stay open to be productive even if
 	// it is silent, up to the last sign of life of the server: its last byte, or the
 	// end if the server or the network ended it. Zero means 30 s; a negative
-	// ProgressAfter means that only messages count. It ends a run of fruitless attempts but, unlike a
-	// message, gives no new Budget.
+	// ProgressAfter means that only messages count. It ends a run of fruitless attempts
+	// but, unlike a message, gives no new Budget.
 	ProgressAfter time.Duration
 
 	// PollAfter makes a poll of an attempt that ended cleanly and without a message, if
