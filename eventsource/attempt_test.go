@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/reprise-sse/reprise/eventsource"
 	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/internal/scenario"
@@ -353,6 +355,67 @@ func TestGiveUpAfterWithSlowLoopBody(t *testing.T) {
 		}
 		if messages != 2 {
 			t.Errorf("%d messages, want 2", messages)
+		}
+	})
+}
+
+// A request that can never be sent has failed for good, even if the attempt is restarted
+// at the same time: the policy needs to know.
+func TestPermanentFailureOutweighsReconnect(t *testing.T) {
+	var s *eventsource.Stream
+	var ends []policy.Attempt
+	client := answers(status(204)).client(eventsource.Client{
+		Policy: policy.Never(),
+		Prepare: func(req *http.Request) error {
+			s.Reconnect()
+			req.URL = nil
+			return nil
+		},
+		Trace: traceOf(&eventsource.Trace{End: func(a policy.Attempt) { ends = append(ends, a) }}),
+	})
+	s = client.Stream(get(t.Context()))
+	collect(s)
+	if len(ends) != 1 || ends[0].Kind != policy.Failed || !ends[0].Permanent || ends[0].Err == nil {
+		t.Errorf("the attempts ended as %+v", ends)
+	}
+}
+
+// If an attempt is interrupted as the header of an event stream comes, the response is
+// not used, and the facts do not speak of it.
+func TestHeaderComesAsTheAttemptIsInterrupted(t *testing.T) {
+	var s *eventsource.Stream
+	var w watcher
+	client := answers(func(req *http.Request) (*http.Response, error) {
+		s.Reconnect()
+		return body(nil, "data: a\n\n")(req)
+	}).client(eventsource.Client{Policy: policy.Never(), Trace: traceOf(w.trace())})
+	s = client.Stream(get(t.Context()))
+	data, _ := collect(s)
+	if diff := cmp.Diff([]string{"connect 1", "end 1: restarted"}, w.log[:min(2, len(w.log))]); diff != "" || data != nil {
+		t.Errorf("events %q, trace (-want +got):\n%s", data, diff)
+	}
+	if a := w.ends[0]; a.Status != 0 || a.Header != nil || !a.Open.IsZero() {
+		t.Errorf("the attempt has the status %d, the header %v and was open at %v", a.Status, a.Header, a.Open)
+	}
+}
+
+// An attempt is over when its response is closed, which may take time.
+func TestEndIsAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w watcher
+		rt := answers(body(nil, "data: a\n\n"))
+		slow := wrapBodies(rt, func(body io.ReadCloser) io.ReadCloser {
+			return &spiedBody{ReadCloser: body, close: func() error {
+				time.Sleep(2 * time.Second)
+				return body.Close()
+			}}
+		})
+		client := eventsource.Client{HTTPClient: &http.Client{Transport: slow}, Policy: policy.Never(), Trace: traceOf(w.trace())}
+		if _, err := collect(client.Stream(get(t.Context()))); err != nil {
+			t.Fatal(err)
+		}
+		if took := w.ends[0].End.Sub(w.ends[0].Start); took != 2*time.Second {
+			t.Errorf("the attempt took %v, want 2s", took)
 		}
 	})
 }

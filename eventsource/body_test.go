@@ -7,11 +7,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprise-sse/reprise/eventsource"
 	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
+	"github.com/reprise-sse/reprise/policy"
 )
 
 // post returns a POST of text, repeatable if there is a key.
@@ -131,4 +133,124 @@ func TestNotSentTwice(t *testing.T) {
 			}
 		})
 	})
+}
+
+// What may be sent again is what net/http would send again.
+func TestWhatIsSentAgain(t *testing.T) {
+	key := func(name string, values ...string) func(*http.Request) {
+		return func(req *http.Request) { req.Header[name] = values }
+	}
+	once := func() io.ReadCloser { return io.NopCloser(io.MultiReader(strings.NewReader("once"))) }
+	setBody := func(req *http.Request) error {
+		req.Body, req.GetBody, req.ContentLength = once(), nil, -1
+		return nil
+	}
+	for name, c := range map[string]struct {
+		method  string
+		edit    func(*http.Request)
+		prepare func(*http.Request) error
+		again   bool
+	}{
+		"no method":          {method: "", again: true},
+		"GET":                {method: "GET", again: true},
+		"HEAD":               {method: "HEAD", again: true},
+		"OPTIONS":            {method: "OPTIONS", again: true},
+		"TRACE":              {method: "TRACE", again: true},
+		"POST":               {method: "POST"},
+		"PUT":                {method: "PUT"},
+		"DELETE":             {method: "DELETE"},
+		"get":                {method: "get"},
+		"a key":              {method: "POST", edit: key("Idempotency-Key", "k"), again: true},
+		"the other key":      {method: "POST", edit: key("X-Idempotency-Key", "k"), again: true},
+		"an empty key":       {method: "POST", edit: key("Idempotency-Key", ""), again: true},
+		"the other, empty":   {method: "POST", edit: key("X-Idempotency-Key", ""), again: true},
+		"a key of no values": {method: "POST", edit: key("Idempotency-Key"), again: true},
+		"http.NoBody":        {method: "GET", edit: func(req *http.Request) { req.Body = http.NoBody }, again: true},
+		"a body to read once": {method: "GET", edit: func(req *http.Request) {
+			req.Body, req.ContentLength = once(), -1
+		}},
+		"a body of Prepare's": {method: "GET", prepare: setBody, again: true},
+		"a body of Prepare's in place of one to read once": {method: "GET", edit: func(req *http.Request) {
+			req.Body, req.ContentLength = once(), -1
+		}, prepare: setBody, again: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := answers(refuse(errCut), status(204))
+				req := get(t.Context())
+				req.Method = c.method
+				if c.edit != nil {
+					c.edit(req)
+				}
+				before := req.Header.Clone()
+				_, err := collect(rt.client(eventsource.Client{Prepare: c.prepare}).Stream(req))
+				if again := len(rt.requests) == 2; again != c.again || errors.Is(err, eventsource.ErrNotReplayable) == again {
+					t.Errorf("%d requests, then %v", len(rt.requests), err)
+				}
+				for _, r := range rt.requests {
+					for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+						for _, value := range r.Header[name] {
+							if value == "" {
+								t.Errorf("an empty %s is sent", name)
+							}
+						}
+					}
+				}
+				if diff := cmp.Diff(before, req.Header); diff != "" {
+					t.Errorf("the caller's header (-before +after):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// A GetBody that fails is why the request cannot be sent, and nothing is sent.
+func TestGetBodyFails(t *testing.T) {
+	errGone := errors.New("the file is gone")
+	rt := answers(status(204))
+	req := get(t.Context())
+	req.Body = io.NopCloser(strings.NewReader("once"))
+	req.ContentLength = 4
+	req.GetBody = func() (io.ReadCloser, error) { return nil, errGone }
+	_, err := collect(rt.client(eventsource.Client{}).Stream(req))
+	if !errors.Is(err, eventsource.ErrNotReplayable) || !errors.Is(err, errGone) || len(rt.requests) != 0 {
+		t.Errorf("%d requests, then %v", len(rt.requests), err)
+	}
+}
+
+// The body that the request came with is closed once, by whoever has it at the end.
+func TestBodyIsClosedOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		sent, repeatable bool
+	}{
+		"sent":                 {sent: true},
+		"sent, and repeatable": {sent: true, repeatable: true},
+		"not sent":             {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			closed := 0
+			req := get(t.Context())
+			req.Body = &spiedBody{ReadCloser: io.NopCloser(strings.NewReader("body")), close: func() error {
+				closed++
+				return nil
+			}}
+			req.ContentLength = 4
+			if c.repeatable {
+				req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("body")), nil }
+			}
+			rt := answers(func(req *http.Request) (*http.Response, error) {
+				req.Body.Close() // as every RoundTripper must
+				return status(204)(req)
+			})
+			collect(rt.client(eventsource.Client{Prepare: func(*http.Request) error {
+				if !c.sent {
+					return errEnough
+				}
+				return nil
+			}, Policy: policy.Never()}).Stream(req))
+			if closed != 1 || (len(rt.requests) == 1) != c.sent {
+				t.Errorf("closed %d times, with %d requests", closed, len(rt.requests))
+			}
+		})
+	}
 }

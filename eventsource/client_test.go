@@ -51,6 +51,21 @@ func TestGetOfWhatIsNoURL(t *testing.T) {
 	}
 }
 
+// The context governs the stream of Get too, whether or not the URL is one.
+func TestGetHeedsItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errEnough)
+	for _, target := range []string{"", ":no URL"} {
+		var got []error
+		for _, err := range eventsource.Get(ctx, target) {
+			got = append(got, err)
+		}
+		if len(got) != 1 || got[0] != errEnough {
+			t.Errorf("%q: %v, want the cause of the context's end", target, got)
+		}
+	}
+}
+
 // What can only be a programmer's mistake panics where it is made, in words that name
 // it.
 func TestMistakesPanic(t *testing.T) {
@@ -120,6 +135,7 @@ func TestCallersObjectsAreNotChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("Idempotency-Key", "k")
+		req.Header.Set("Last-Event-ID", "0")
 		client := eventsource.Client{HTTPClient: srv.Client(), Prepare: func(req *http.Request) error {
 			req.Header.Set("Authorization", "Bearer 1")
 			req.URL.RawQuery = "y"

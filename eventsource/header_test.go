@@ -56,6 +56,24 @@ func TestRequestHeaders(t *testing.T) {
 	}
 }
 
+// A header that the caller has set is left as it is, even without a value, by which
+// net/http is told not to send it.
+func TestHeaderLeftOut(t *testing.T) {
+	for _, name := range []string{"Accept", "Cache-Control", "Pragma"} {
+		for _, own := range [][]string{nil, {}, {""}} {
+			run := runWire(t, eventsource.Client{}, func(req *http.Request) { req.Header[name] = own }, eventStream("data: x\n\n"))
+			for i, req := range run.Requests {
+				if lines := req.lines(name); !slices.Equal(lines, own) {
+					t.Errorf("request %d: %s is %q, want %q", i+1, name, lines, own)
+				}
+			}
+			if len(run.Requests) != 2 {
+				t.Errorf("%d requests", len(run.Requests))
+			}
+		}
+	}
+}
+
 // Requests share the values of the headers that all have. What Prepare is given is
 // its own: an edit in place must not reach the requests of others.
 func TestPrepareEditsItsOwnHeader(t *testing.T) {

@@ -312,6 +312,10 @@ func TestTextsStillTell(t *testing.T) {
 			"HTTP/1.1 307 Temporary Redirect\r\nContent-Length: 0\r\nLocation: http://%ADDRESS%/elsewhere?x\r\n\r\n",
 			"eventsource: GET http://127.0.0.1:1/elsewhere: dial tcp 127.0.0.1:1: connect: connection refused",
 		},
+		"escaped place": {
+			"HTTP/1.1 307 Temporary Redirect\r\nContent-Length: 0\r\nLocation: http://%ADDRESS%/a%2Fb/c\r\n\r\n",
+			"eventsource: GET http://127.0.0.1:1/a%2Fb/c: dial tcp 127.0.0.1:1: connect: connection refused",
+		},
 		"loop": {
 			"HTTP/1.1 307 Temporary Redirect\r\nConnection: close\r\nContent-Length: 0\r\nLocation: /again\r\n\r\n",
 			"eventsource: GET http://%SELF%/path: stopped after 20 redirects",

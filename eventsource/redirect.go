@@ -86,6 +86,11 @@ func asciiHost(name string) (ascii string, ok bool) {
 	return written.Host, true
 }
 
+// secretHeaders are those that net/http does not send to another host.
+var secretHeaders = [...]string{
+	headerAuthorization, headerCookie, "Cookie2", "Proxy-Authenticate", "Proxy-Authorization", "Www-Authenticate",
+}
+
 // restoreSecrets gives req, whose host is that of the first request, what net/http has
 // dropped because it or a hop before it spelt the host differently.
 func restoreSecrets(req *http.Request, via []*http.Request) {
@@ -97,7 +102,7 @@ func restoreSecrets(req *http.Request, via []*http.Request) {
 	if !respelt {
 		return // what is missing, such as a cookie that was replaced, should be
 	}
-	for _, name := range [...]string{headerAuthorization, headerCookie} {
+	for _, name := range secretHeaders {
 		values, had := first.Header[name]
 		if _, has := req.Header[name]; had && !has {
 			req.Header[name] = values
@@ -112,7 +117,7 @@ func stripHeader(req *http.Request) {
 		switch name {
 		case headerAccept, headerAcceptEncoding, headerCacheControl, headerPragma, headerLastEventID:
 		case headerContentType:
-			if req.Body == nil {
+			if req.Body == nil || req.Body == http.NoBody {
 				delete(req.Header, name)
 			}
 		default:

@@ -1,6 +1,7 @@
 package eventsource_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -66,8 +67,8 @@ func TestRedirects(t *testing.T) {
 	})
 }
 
-// What the caller added follows a redirect on the same host, to another port of it and
-// to https too. To another host, or from https to http, nothing follows but what the
+// What the caller added follows a redirect on the same host, however that is spelt, to
+// another port of it and to https too. To another host, or from https to http, nothing follows but what the
 // stream needs, nor from there on back to the first.
 func TestCallersHeadersStayOnTheHost(t *testing.T) {
 	stream := http.Header{
@@ -87,12 +88,23 @@ func TestCallersHeadersStayOnTheHost(t *testing.T) {
 	}{
 		"same port":          {"http://server.test/x", []string{"/y"}, all},
 		"other port":         {"http://server.test/x", []string{"http://server.test:8080/y"}, all},
+		"default port":       {"http://server.test/x", []string{"http://server.test:80/y"}, all},
+		"upper case":         {"http://server.test/x", []string{"http://SERVER.Test/y"}, all},
+		"to lower case":      {"http://Server.test/x", []string{"http://server.test/y", "/z"}, all},
+		"to Punycode":        {"http://bücher.test/x", []string{"http://xn--bcher-kva.test/y", "/z"}, all},
+		"from Punycode":      {"http://XN--bcher-kva.test/x", []string{"http://Bücher.test/y", "/z"}, all},
 		"to https":           {"http://server.test/x", []string{"https://server.test/y"}, all},
 		"from https to http": {"https://server.test/x", []string{"http://server.test/y"}, stream},
 		"to a parent":        {"http://a.server.test/x", []string{"http://server.test/y"}, stream},
 		"to a child":         {"http://server.test/x", []string{"http://a.server.test/y"}, stream},
 		"to a stranger":      {"http://user:s@server.test/x?token=s", []string{"http://other.test/y"}, stream},
-		"and back":           {"http://server.test/x?token=s", []string{"http://other.test/y", "http://server.test/back"}, stream},
+		"to a lookalike":     {"http://bücher.test/x", []string{"http://bucher.test/y"}, stream},
+		"to another IDN":     {"http://bücher.test/x", []string{"http://xn--bcher-kvb.test/y"}, stream},
+		// net/http writes this Host as another one than bücher.test.
+		"to a capital Ü":   {"http://bücher.test/x", []string{"http://BÜCHER.test/y"}, stream},
+		"to a longer name": {"http://server.test/x", []string{"http://SERVER.test.other.test/y"}, stream},
+		"back, respelt":    {"http://server.test/x", []string{"http://other.test/y", "http://SERVER.test:80/back"}, stream},
+		"and back":         {"http://server.test/x?token=s", []string{"http://other.test/y", "http://server.test/back"}, stream},
 	} {
 		for _, code := range []int{301, 302, 303, 307, 308} {
 			t.Run(fmt.Sprint(name, "/", code), func(t *testing.T) {
@@ -135,6 +147,7 @@ func TestCheckRedirectOfTheCallers(t *testing.T) {
 			req.Header.Set("X-Api-Key", via[0].Header.Get("X-Api-Key"))
 			return nil
 		}, []string{"s", "s"}},
+		"allows":  {func(*http.Request, []*http.Request) error { return nil }, []string{"s", ""}},
 		"refuses": {func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, []string{"s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,20 +169,23 @@ func TestCheckRedirectOfTheCallers(t *testing.T) {
 }
 
 // If the body follows to another host, its type does too. The type of a body that does
-// not follow, or of none, stays.
+// not follow, of an empty one or of none stays.
 func TestBodyFollowsWithItsType(t *testing.T) {
 	for code, follows := range map[int]bool{301: false, 302: false, 303: false, 307: true, 308: true} {
-		for _, body := range []string{"{}", ""} {
+		for _, c := range []struct{ method, body string }{{"POST", "{}"}, {"POST", ""}, {"GET", ""}} {
 			overNetworks(t, func(t *testing.T, serve func(...[]Step) *Server) {
 				srv := serve([]Step{Status{Code: code, Header: http.Header{"Location": {"//b.test/other"}}}}, []Step{Event{Data: "x"}, End})
-				req := post(t, srv, body, "")
-				if body == "" {
+				req := post(t, srv, c.body, "")
+				if c.method == "GET" {
 					req = request(t.Context(), t, srv.URL)
 					req.Header.Set("Content-Type", "application/json")
 				}
 				want := []string{"GET", "", ""}
-				if follows && body != "" {
-					want = []string{"POST", body, "application/json"}
+				if follows {
+					want[0], want[1] = c.method, c.body
+				}
+				if follows && c.body != "" {
+					want[2] = "application/json"
 				}
 				if s := follow(srv, eventsource.Client{Policy: policy.Never()}, req); s.err != nil {
 					t.Fatal(s.err)
@@ -177,10 +193,58 @@ func TestBodyFollowsWithItsType(t *testing.T) {
 				r := srv.Requests()[1]
 				got := []string{r.Method, string(r.Body), r.Header.Get("Content-Type")}
 				if diff := cmp.Diff(want, got); diff != "" || r.Host != "b.test" {
-					t.Errorf("%d: at %s (-want +got):\n%s", code, r.Host, diff)
+					t.Errorf("%d for a %s of %q: at %s (-want +got):\n%s", code, c.method, c.body, r.Host, diff)
 				}
 			})
 		}
+	}
+}
+
+// A POST may be sent again because of its key, so one that reached a server without the
+// key may not.
+func TestKeyThatDoesNotFollow(t *testing.T) {
+	withKey := func(req *http.Request, via []*http.Request) error {
+		req.Header["Idempotency-Key"] = via[0].Header["Idempotency-Key"]
+		return nil
+	}
+	for name, c := range map[string]struct {
+		code     int
+		location string
+		check    func(*http.Request, []*http.Request) error
+		want     []string // method, key and body at the target
+		repeated bool
+	}{
+		"another host":              {307, "//b.test/other", nil, []string{"POST", "", "question"}, false},
+		"another host, for good":    {308, "//b.test/other", nil, []string{"POST", "", "question"}, false},
+		"another host, key allowed": {307, "//b.test/other", withKey, []string{"POST", "k", "question"}, true},
+		"another host, as a GET":    {303, "//b.test/other", nil, []string{"GET", "", ""}, true},
+		"the same host":             {307, "/other", nil, []string{"POST", "k", "question"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			overNetworks(t, func(t *testing.T, serve func(...[]Step) *Server) {
+				moved := []Step{Status{Code: c.code, Header: http.Header{"Location": {c.location}}}}
+				srv := serve(moved, []Step{Event{Data: "a"}, Cut}, moved, []Step{Event{Data: "b"}, Cut})
+				client := *srv.Client()
+				client.CheckRedirect = c.check
+				s := follow(srv, eventsource.Client{HTTPClient: &client, Policy: strict}, post(t, srv, "question", "k"))
+				var got [][]string
+				for _, r := range srv.Requests() {
+					if r.URL.Path == "/other" {
+						got = append(got, []string{r.Method, r.Header.Get("Idempotency-Key"), string(r.Body)})
+					}
+				}
+				want := [][]string{c.want}
+				if c.repeated {
+					want = append(want, c.want)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("requests at the target (-want +got):\n%s", diff)
+				}
+				if errors.Is(s.err, eventsource.ErrNotReplayable) == c.repeated || c.repeated && s.err != nil {
+					t.Errorf("it ended with %v", s.err)
+				}
+			})
+		})
 	}
 }
 

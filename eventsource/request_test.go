@@ -49,6 +49,10 @@ func TestUnsendableRequests(t *testing.T) {
 			func(req *http.Request) { req.Header.Set("Authorization", "Bearer abc\n") },
 			"the value of header Authorization holds a control character",
 		},
+		"DEL in a header value": {
+			func(req *http.Request) { req.Header.Set("X-Api-Key", "abc\x7f") },
+			"the value of header X-Api-Key holds a control character",
+		},
 		"stored ID": {header("Last-Event-ID", "17\n18"), eventsource.ErrUnsendableID.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {

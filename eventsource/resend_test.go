@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,6 +23,7 @@ import (
 	"github.com/reprise-sse/reprise/eventsource"
 	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
 	"github.com/reprise-sse/reprise/internal/h2test"
+	"github.com/reprise-sse/reprise/internal/memnet"
 	"github.com/reprise-sse/reprise/policy"
 )
 
@@ -433,6 +435,63 @@ func TestRepetitionAfter401IsNoResend(t *testing.T) {
 			t.Errorf("%d attempts, want 3", len(s.ends))
 		}
 	})
+}
+
+// So it is if an informational response came before the 401, over HTTP/1.1.
+func TestRepetitionAfterEarlyHintsIsNoResend(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		if r.Header.Get("Authorization") == "Bearer 1" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: m\n\n")
+	}))
+	t.Cleanup(srv.Close)
+	tokens := 0
+	client := eventsource.Client{Policy: policy.Never(), HTTPClient: &http.Client{Transport: &Refresher{
+		Base: srv.Client().Transport,
+		Fetch: func(context.Context) (string, error) {
+			tokens++
+			return strconv.Itoa(tokens), nil
+		},
+	}}}
+	data, err := collect(client.Stream(request(t.Context(), t, srv.URL)))
+	if diff := cmp.Diff([]string{"m"}, data); diff != "" || err != nil || tokens != 2 {
+		t.Errorf("%d tokens, error %v, events (-want +got):\n%s", tokens, err, diff)
+	}
+}
+
+// A hundred informational responses to an attempt are accepted, and no more.
+func TestInformationalResponses(t *testing.T) {
+	for n, accepted := range map[int]bool{0: true, 1: true, 100: true, 101: false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := memnet.Listen()
+			defer l.Close()
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer c.Close()
+				http.ReadRequest(bufio.NewReader(c))
+				io.WriteString(c, strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n", n)+
+					"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: m\n\n")
+			}()
+			c := eventsource.Client{
+				HTTPClient: &http.Client{Transport: &http.Transport{DialContext: l.DialContext}},
+				Policy:     policy.Never(),
+			}
+			data, err := collect(c.Stream(get(t.Context())))
+			if (err == nil && len(data) == 1) != accepted {
+				t.Errorf("after %d: %q, then %v", n, data, err)
+			}
+			<-served
+		})
+	}
 }
 
 // A server that sends informational responses and nothing else is left, though no

@@ -72,6 +72,7 @@ func TestRefusals(t *testing.T) {
 		"missing": {200, nil, "200 OK without a Content-Type" + instead},
 		"invalid": {200, typed("event-stream"), "200 OK with a Content-Type that is not valid" + instead},
 		"alike":   {200, typed("text/event-streams"), "200 OK with the type text/event-streams" + instead},
+		"several": {200, typed("text/event-stream", "text/html"), "200 OK with the type text/html" + instead},
 		"coding":  {200, coded, "200 OK in the content coding br, which cannot be decoded; only gzip can"},
 		"400":     {400, typed("application/json"), "400 Bad Request instead of an event stream"},
 		"599":     {599, typed("application/json"), "599 instead of an event stream"},
@@ -93,7 +94,7 @@ func TestRefusals(t *testing.T) {
 				}
 				want := eventsource.ResponseError{
 					StatusCode:  c.status,
-					ContentType: c.header.Get("Content-Type"),
+					ContentType: strings.Join(c.header["Content-Type"], ", "),
 					Header:      http.Header{"Content-Type": c.header["Content-Type"]},
 					Body:        []byte(body),
 				}

@@ -1,6 +1,7 @@
 package eventsource_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -631,6 +632,44 @@ func TestG6PanicInTheCallersFunctions(t *testing.T) {
 					t.Errorf("a second range gives %q and %v", data, err)
 				}
 			})
+		})
+	}
+}
+
+// A context that ends between two attempts is the end of the stream, whatever the policy
+// says, and once it has ended the policy is not asked.
+func TestContextEndsBetweenAttempts(t *testing.T) {
+	errOver := errors.New("it is over")
+	for name, c := range map[string]struct{ inEnd, inNext bool }{
+		"in Trace.End": {inEnd: true},
+		"in Next":      {inNext: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			asked := 0
+			client := answers(body(nil, "data: a\n\n")).client(eventsource.Client{
+				Policy: policy.Constructor(func() policy.Reconnector {
+					return policy.Func(func(policy.Attempt) policy.Decision {
+						asked++
+						if c.inNext {
+							cancel(errOver)
+						}
+						return policy.Stop(errEnough)
+					})
+				}),
+				Trace: traceOf(&eventsource.Trace{End: func(policy.Attempt) {
+					if c.inEnd {
+						cancel(errOver)
+					}
+				}}),
+			})
+			if _, err := collect(client.Stream(get(ctx))); err != errOver {
+				t.Errorf("it ended with %v, want the cause of the context's end", err)
+			}
+			if (asked > 0) != c.inNext {
+				t.Errorf("the policy was asked %d times", asked)
+			}
 		})
 	}
 }

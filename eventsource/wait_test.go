@@ -404,6 +404,25 @@ func TestWaitCountsFromTheEnd(t *testing.T) {
 	})
 }
 
+// What has passed of a wait when the policy has decided is not waited again, so it does
+// not count against the deadline either.
+func TestG2DeadlineCountsFromTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		rt := answers(body(nil, "data: a\n\n"), status(204))
+		client := rt.client(eventsource.Client{
+			Policy: strict, // waits for 3 s
+			Trace:  traceOf(&eventsource.Trace{End: func(policy.Attempt) { time.Sleep(2 * time.Second) }}),
+		})
+		// The second hook's time passes the deadline, so how it ends tells nothing.
+		collect(client.Stream(get(ctx)))
+		if diff := cmp.Diff(seconds(0, 3), rt.at); diff != "" {
+			t.Errorf("requests at (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // HTML §9.2.2, step 3, and §9.2.3, reestablish the connection: in which cases
 // there is another attempt, and after what time.
 func TestReconnection(t *testing.T) {
