@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -22,6 +23,7 @@ import (
 	"github.com/reprise-sse/reprise/clock"
 	"github.com/reprise-sse/reprise/eventsource"
 	. "github.com/reprise-sse/reprise/eventsource/eventsourcetest"
+	"github.com/reprise-sse/reprise/internal/memnet"
 	"github.com/reprise-sse/reprise/internal/scenario"
 	"github.com/reprise-sse/reprise/policy"
 )
@@ -493,6 +495,167 @@ func TestAdoptedBodyIsClosedTwice(t *testing.T) {
 			}
 		}
 	})
+}
+
+// lingering leaves the loop at the event [DONE], and returns how long that took.
+func lingering(t *testing.T, client *eventsource.Client, url string) time.Duration {
+	t.Helper()
+	var from time.Time
+	for event, err := range client.Stream(request(t.Context(), t, url)).Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if from = time.Now(); event.Data == "[DONE]" {
+			break
+		}
+	}
+	return time.Since(from)
+}
+
+// A response that ends soon after the event at which the loop is left keeps its connection
+// if the client lingers: over TLS too, where a new one costs most.
+func TestLingerKeepsTheConnection(t *testing.T) {
+	const streams, late = 100, 50 * time.Millisecond
+	for linger, most := range map[time.Duration]int{0: streams, late - 1: streams, time.Second: 1} {
+		t.Run(linger.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var connections atomic.Int32
+				l := memnet.Listen()
+				srv := &httptest.Server{Listener: l, Config: &http.Server{
+					Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+						w.Header().Set("Content-Type", "text/event-stream")
+						io.WriteString(w, "data: token\n\ndata: [DONE]\n\n")
+						http.NewResponseController(w).Flush()
+						time.Sleep(late)
+					}),
+					ConnState: func(_ net.Conn, state http.ConnState) {
+						if state == http.StateNew {
+							connections.Add(1)
+						}
+					},
+				}}
+				srv.StartTLS()
+				defer srv.Close()
+				transport := srv.Client().Transport.(*http.Transport).Clone()
+				transport.DialContext = l.DialContext
+				defer transport.CloseIdleConnections()
+				bodies := &bodyCounter{base: transport}
+				client := &eventsource.Client{HTTPClient: &http.Client{Transport: bodies}, Linger: linger}
+				for range streams {
+					if took := lingering(t, client, "https://example.com/"); took != min(linger, late) {
+						t.Fatalf("leaving took %v", took)
+					}
+				}
+				if n := int(connections.Load()); n != most {
+					t.Errorf("%d streams made %d connections, want %d", streams, n, most)
+				}
+				if open := bodies.open.Load(); open != 0 {
+					t.Errorf("%d bodies are open", open)
+				}
+			})
+		})
+	}
+}
+
+// What does not end is not read for longer than Linger, nor beyond a size, nor when the
+// stream has ended in another way.
+func TestLingerIsBounded(t *testing.T) {
+	const linger = 3 * time.Second
+	done := Event{Data: "[DONE]"}
+	endless := Do(func(c *Conn) {
+		for piece := Send(strings.Repeat(":", 64<<10)); c.Play(piece); {
+		}
+	})
+	dripping := Do(func(c *Conn) {
+		for c.Play(Wait(time.Second), Send(":\n")) {
+		}
+	})
+	for name, c := range map[string]struct {
+		rest []Step
+		want time.Duration
+	}{
+		"silence":    {[]Step{Stall}, linger},
+		"a drip":     {[]Step{dripping}, linger},
+		"no end":     {[]Step{endless}, 0},
+		"the end":    {[]Step{Wait(time.Second), End}, time.Second},
+		"a break":    {[]Step{Wait(time.Second), Cut}, time.Second},
+		"the end, 0": {[]Step{End}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			overNetworks(t, func(t *testing.T, serve func(...[]Step) *Server) {
+				srv := serve(append([]Step{done}, c.rest...))
+				bodies := &bodyCounter{base: srv.Client().Transport}
+				client := &eventsource.Client{HTTPClient: &http.Client{Transport: bodies}, Linger: linger}
+				if took := lingering(t, client, srv.URL); took != c.want {
+					t.Errorf("leaving took %v, want %v", took, c.want)
+				}
+				synctest.Wait()
+				if open := bodies.open.Load(); open != 0 {
+					t.Error("the body is open")
+				}
+				if requests := srv.Requests(); len(requests) != 1 || requests[0].Ended.IsZero() {
+					t.Errorf("%d requests, of which the first ended at %v", len(requests), requests[0].Ended)
+				}
+			})
+		})
+	}
+}
+
+// Whatever ends a stream ends its lingering at once, and a loop that ends by panic or
+// through the context does not linger at all.
+func TestLingerEndsWithTheStream(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		leave  bool // by break; by panic if it is false
+		aside  func(cancel func(), s *eventsource.Stream)
+		within func(cancel func()) // the loop body
+		want   time.Duration
+	}{
+		{"cancelled while it lingers", true, func(cancel func(), _ *eventsource.Stream) { cancel() }, nil, time.Second},
+		{"restarted while it lingers", true, func(_ func(), s *eventsource.Stream) { s.Reconnect() }, nil, time.Second},
+		{"cancelled before", true, nil, func(cancel func()) { cancel() }, 0},
+		{"panic", false, nil, nil, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			overNetworks(t, func(t *testing.T, serve func(...[]Step) *Server) {
+				srv := serve([]Step{Event{Data: "a"}, Stall})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var done []error
+				client := &eventsource.Client{
+					HTTPClient: srv.Client(), Linger: time.Hour, IdleTimeout: time.Minute,
+					Trace: traceOf(&eventsource.Trace{Done: func(err error) { done = append(done, err) }}),
+				}
+				s := client.Stream(request(ctx, t, srv.URL))
+				if tt.aside != nil {
+					time.AfterFunc(time.Second, func() { tt.aside(cancel, s) })
+				}
+				from := time.Now()
+				func() {
+					defer func() { recover() }()
+					for range s.Events() {
+						if tt.within != nil {
+							tt.within(cancel)
+						}
+						if !tt.leave {
+							panic("leaving")
+						}
+						break
+					}
+				}()
+				if took := time.Since(from); took != tt.want {
+					t.Errorf("leaving took %v, want %v", took, tt.want)
+				}
+				if len(done) != 1 || done[0] != nil {
+					t.Errorf("Done was told %v", done)
+				}
+				synctest.Wait()
+				if requests := srv.Requests(); len(requests) != 1 || !requests[0].ClientLeft {
+					t.Errorf("%d requests; the server saw the client leave: %v", len(requests), requests[0].ClientLeft)
+				}
+			})
+		})
+	}
 }
 
 // TestG7NoBufferLeft holds that a stream that is over holds nothing of what it has

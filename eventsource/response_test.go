@@ -115,6 +115,56 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// CheckResponse tells event streams from other responses, and leaves the body to the
+// caller.
+func TestCheckResponse(t *testing.T) {
+	coded := func(coding string) http.Header {
+		h := typed("text/event-stream")
+		h.Set("Content-Encoding", coding)
+		return h
+	}
+	for _, tt := range []struct {
+		status int
+		header http.Header
+		want   string // after "eventsource: the server answered "; empty for an event stream
+	}{
+		{200, typed("text/event-stream"), ""},
+		{200, typed("Text/Event-Stream;charset=utf-8"), ""},
+		{200, coded("gzip"), ""},
+		{200, coded("identity"), ""},
+		{200, coded("br"), "200 OK in the content coding br, which cannot be decoded; only gzip can"},
+		{200, typed("application/json"), "200 OK with the type application/json, not with text/event-stream"},
+		{200, nil, "200 OK without a Content-Type, not with text/event-stream"},
+		{202, typed("text/event-stream"), "202 Accepted instead of an event stream"},
+		{204, nil, "204 No Content instead of an event stream"},
+		{503, typed("text/event-stream"), "503 Service Unavailable instead of an event stream"},
+	} {
+		untouched := &spiedBody{
+			read: func([]byte) (int, error) {
+				t.Errorf("%d, %v: the body is read", tt.status, tt.header)
+				return 0, io.EOF
+			},
+			close: func() error { t.Errorf("%d, %v: the body is closed", tt.status, tt.header); return nil },
+		}
+		err := eventsource.CheckResponse(&http.Response{StatusCode: tt.status, Header: tt.header, Body: untouched})
+		if tt.want == "" {
+			if err != nil {
+				t.Errorf("%d, %v: %v", tt.status, tt.header, err)
+			}
+			continue
+		}
+		var refusal *eventsource.ResponseError
+		if !errors.As(err, &refusal) || err.Error() != "eventsource: the server answered "+tt.want {
+			t.Errorf("%d, %v: %v, want %s", tt.status, tt.header, err, tt.want)
+			continue
+		}
+		want := &eventsource.ResponseError{StatusCode: tt.status, ContentType: tt.header.Get("Content-Type"), Header: tt.header}
+		if diff := cmp.Diff(want, refusal, ignoreUnexported); diff != "" {
+			t.Errorf("%d, %v (-want +got):\n%s", tt.status, tt.header, diff)
+		}
+	}
+}
+
 // Of a large refusal the first 4 KiB are kept, and little more is read.
 func TestLargeRefusalIsNotRead(t *testing.T) {
 	overNetworks(t, func(t *testing.T, serve func(...[]Step) *Server) {

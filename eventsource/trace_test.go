@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -180,6 +183,112 @@ func TestTraceIsToldAsItHappens(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, log); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Client.Trace makes a Trace for each stream, on the goroutine that ranges over it and not
+// before. It is given the request that the stream is about.
+func TestTraceOfEachStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var given []*http.Request
+		var calls []string
+		client := answers(status(204)).client(eventsource.Client{Trace: func(req *http.Request) *eventsource.Trace {
+			given = append(given, req)
+			n := len(given)
+			return &eventsource.Trace{Done: func(error) { calls = append(calls, fmt.Sprint("done ", n)) }}
+		}})
+		own, next := get(t.Context()), get(t.Context())
+		adopted := func() *http.Response {
+			resp, err := status(204)(own)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Request = own
+			return resp
+		}
+		unasked := adopted()
+		unasked.Request = nil
+		for _, tt := range []struct {
+			name   string
+			stream *eventsource.Stream
+			want   *http.Request
+		}{
+			{"Stream", client.Stream(next), next},
+			{"Stream, again", client.Stream(next), next},
+			{"Adopt", client.Adopt(adopted(), next), next},
+			{"Adopt without a next", client.Adopt(adopted(), nil), own},
+			{"Adopt without any request", client.Adopt(unasked, nil), nil},
+		} {
+			if len(given) > 0 {
+				t.Fatalf("%s: a Trace was made before the loop", tt.name)
+			}
+			for range 2 { // the second is refused
+				collect(tt.stream)
+			}
+			if len(given) != 1 || given[0] != tt.want {
+				t.Errorf("%s: Trace was given %v, want %v", tt.name, given, tt.want)
+			}
+			if diff := cmp.Diff([]string{"done 1"}, calls); diff != "" {
+				t.Errorf("%s: calls (-want +got):\n%s", tt.name, diff)
+			}
+			given, calls = nil, nil
+		}
+	})
+}
+
+// A Client.Trace may make no Trace. The stream goes through all that it could have told.
+func TestTraceOfNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := answers(body(nil, ": c\nretry: 1000\ndata: m\n\n"), status(204)).client(eventsource.Client{
+			Trace: func(*http.Request) *eventsource.Trace { return nil },
+		})
+		if data, err := collect(client.Stream(get(t.Context()))); err != nil || len(data) != 1 {
+			t.Errorf("the loop is given %q and %v", data, err)
+		}
+	})
+}
+
+// Every record of a LogTrace says which stream it is about, at each level: streams of the
+// same request are told apart by their numbers.
+func TestLogTraceTellsStreamsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		trace := eventsource.LogTrace(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		var want []string
+		for n, tt := range []struct {
+			method string
+			answer func(*http.Request) (*http.Response, error)
+			levels []string
+		}{
+			{"GET", body(nil, "retry: 1000\ndata: m\n\n"), []string{"DEBUG", "INFO", "DEBUG", "INFO", "INFO", "DEBUG", "INFO", "INFO"}},
+			{"GET", refuse(errCut), []string{"DEBUG", "WARN", "INFO", "DEBUG", "INFO", "INFO"}},
+			{"POST", status(404), []string{"DEBUG", "WARN", "ERROR"}},
+			{"", status(404), []string{"DEBUG", "WARN", "ERROR"}}, // net/http's GET
+		} {
+			req := get(t.Context())
+			req.Method = tt.method
+			req.URL.User = url.UserPassword("SECRET", "SECRET")
+			req.Header.Set("Authorization", "SECRET")
+			req.Header.Set("Last-Event-ID", "SECRET")
+			collect(answers(tt.answer, status(204)).client(eventsource.Client{Trace: trace}).Stream(req))
+			if tt.method == "" {
+				tt.method = "GET"
+			}
+			for _, level := range tt.levels {
+				want = append(want, fmt.Sprintf("level=%s stream=%d method=%s url=http://server.test/feed", level, n+1, tt.method))
+			}
+		}
+		var got []string
+		field := regexp.MustCompile(`\b(?:level|stream|method|url)=\S+`)
+		for line := range strings.Lines(log.String()) {
+			got = append(got, strings.Join(field.FindAllString(line, -1), " "))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("records (-want +got):\n%s", diff)
+		}
+		if strings.Contains(log.String(), "SECRET") {
+			t.Errorf("the log shows what it must not:\n%s", log.String())
 		}
 	})
 }
