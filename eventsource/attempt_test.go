@@ -125,6 +125,18 @@ func TestG3BoundedWhenAsked(t *testing.T) {
 			},
 		},
 		{
+			name: "a negative limit is one of zero, and counts from the end of the whole wait",
+			scenario: scenario.Scenario{
+				Server: []scenario.Answer{answerEmpty, answerSilent, answerGone},
+				Policy: scenario.Policy{Script: []scenario.Decision{{After: 10 * time.Second, Within: scenario.Ptr(-4 * time.Second)}, {}}},
+				Caller: scenario.Caller{Actions: []scenario.Action{{After: 2 * time.Second, Do: scenario.Restart}}},
+			},
+			want: []string{
+				"0s request", "0s ended", "2s request", "10s expired", "10s request", "10s rejected",
+				"10s done: scenario: the policy's script has ended",
+			},
+		},
+		{
 			name: "the limit is that of one attempt",
 			scenario: scenario.Scenario{
 				Server: []scenario.Answer{answerEmpty, answerQuiet("", time.Second), answerQuiet("", time.Hour), answerGone},

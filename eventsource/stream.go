@@ -334,7 +334,7 @@ func (s *Stream) follow(ctx context.Context, facts *policy.Attempt, next policy.
 	s.wait(ctx, facts, next.Delay())
 	if limit, ok := next.Limit(); ok {
 		// It counts from the end of the whole wait, which Reconnect may have cut short.
-		next = next.Within(addSaturating(limit, s.rest(facts, waitAfter(facts, next.Delay()))))
+		next = next.Within(addSaturating(max(limit, 0), s.rest(facts, waitAfter(facts, next.Delay()))))
 	}
 	return next
 }
