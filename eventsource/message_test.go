@@ -258,9 +258,11 @@ func TestMessageTimeout(t *testing.T) {
 			scenario: scenario.Scenario{
 				Server: []scenario.Answer{answerEmpty, answerSilent, answerEmpty, answerSilent, openAnswer(answerMessage), answerGone},
 				Policy: scenario.Policy{Script: []scenario.Decision{
-					{Within: scenario.Ptr(5 * time.Second), Message: 20 * time.Second}, {},
+					{Within: scenario.Ptr(5 * time.Second), Message: 20 * time.Second},
+					{},
 					{Within: scenario.Ptr(50 * time.Second), Message: 20 * time.Second},
-					{Within: scenario.Ptr(5 * time.Second), Message: 20 * time.Second}, {},
+					{Within: scenario.Ptr(5 * time.Second), Message: 20 * time.Second},
+					{},
 				}},
 			},
 			want: []string{

@@ -75,7 +75,8 @@ func WithinLimits(r *Record, c *Complaints) {
 		limit, message, limited := limitsOf(r, i)
 		expired := a.Reported != nil && a.Reported.Kind == policy.Expired
 		slow := time.Duration(len(a.Events)) * r.Scenario.Caller.Slow // that is the caller's time
-		from, first := a.Began, saturatingSum(a.Began, limit)
+		from := a.Began
+		tied := false // the last message came at the moment when the limit passed
 		check := func(at time.Duration, what string) {
 			if limited && at > saturatingSum(saturatingSum(from, limit), slow) {
 				c.Add("attempt %d %s at %v; the limit from %v on was %v", a.Number, what, at, from, limit)
@@ -84,11 +85,12 @@ func WithinLimits(r *Record, c *Complaints) {
 		for _, d := range a.Events {
 			if d.Event.Data != "" {
 				check(d.At, "brought a message")
+				tied = limited && d.At >= saturatingSum(from, limit) || tied && d.At == from
 				from, limit, limited = d.At, message, message > 0
 			}
 		}
 		check(endOf(r, a), "ended")
-		tied := from == first && endOf(r, a) == first // a message came at the moment of expiry
+		tied = tied && endOf(r, a) <= saturatingSum(from, slow)
 		if expired && !tied && (!limited || a.Ended[0] < saturatingSum(from, limit)) {
 			c.Add("attempt %d expired at %v; the limit from %v on was %v (%v)", a.Number, a.Ended[0], from, limit, limited)
 		}
