@@ -58,7 +58,7 @@ func TestUnsendableRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := serve(t)
-				s := play(t, srv, eventsource.Client{Policy: policy.Resilient()}, c.edit)
+				s := play(t, srv, eventsource.Client{Policy: policy.Constructor(twice)}, c.edit)
 				want := "eventsource: cannot send the request: " + c.want
 				if errors.Is(s.err, eventsource.ErrUnsendableID) {
 					want = c.want
