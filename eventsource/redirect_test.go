@@ -90,6 +90,7 @@ func TestCallersHeadersStayOnTheHost(t *testing.T) {
 		"other port":         {"http://server.test/x", []string{"http://server.test:8080/y"}, all},
 		"default port":       {"http://server.test/x", []string{"http://server.test:80/y"}, all},
 		"upper case":         {"http://server.test/x", []string{"http://SERVER.Test/y"}, all},
+		"respelt and back":   {"http://server.test/x", []string{"http://SERVER.test/y", "http://server.test/z"}, all},
 		"to lower case":      {"http://Server.test/x", []string{"http://server.test/y", "/z"}, all},
 		"to Punycode":        {"http://bücher.test/x", []string{"http://xn--bcher-kva.test/y", "/z"}, all},
 		"from Punycode":      {"http://XN--bcher-kva.test/x", []string{"http://Bücher.test/y", "/z"}, all},
