@@ -44,7 +44,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	client.Trace = func(req *http.Request) *eventsource.Trace {
 		trace := new(eventsource.Trace)
 		if p.Client.Trace != nil {
-			trace = p.Client.Trace(req)
+			if own := p.Client.Trace(req); own != nil {
+				*trace = *own
+			}
 		}
 		trace.Open = func(eventsource.OpenInfo) {
 			if !opened {

@@ -53,7 +53,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.lastEventID, "last-event-id", "", "resume after the event with this `ID`")
 	flags.DurationVar(&o.idle, "idle", 0, "reconnect after a silence of this length; 0: never")
 	flags.DurationVar(&rules.Delay, "delay", 3*time.Second, "wait this long before reconnecting, unless the server says how long")
-	flags.DurationVar(&rules.Budget, "budget", 0, "give up rather than go without a message for longer than this; 0: no limit")
+	flags.DurationVar(&rules.GiveUpAfter, "budget", 0, "give up rather than go without a message for longer than this; 0: no limit")
 	flags.IntVar(&rules.MaxFruitless, "max-fruitless", 0, "give up after `n` reconnections in a row that brought nothing; 0: no limit")
 	flags.BoolVar(&resilient, "resilient", false, "ride out the temporary refusals, 429 and 503 among them")
 	flags.BoolVar(&never, "never", false, "do not reconnect at all")
@@ -101,7 +101,7 @@ func check(flags *flag.FlagSet, set map[string]bool, o options, rules policy.Rul
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"delay", rules.Delay}, {"budget", rules.Budget}, {"idle", o.idle}} {
+	}{{"delay", rules.Delay}, {"budget", rules.GiveUpAfter}, {"idle", o.idle}} {
 		if d.value < 0 {
 			return "-" + d.name + " is negative"
 		}

@@ -31,7 +31,8 @@ func untimed(s string) string {
 
 // why stands for the words of the library in a line of the journal.
 func why(s string) string {
-	s = regexp.MustCompile(`(?m)^(\* (?:dropped|silent) .*?: ).*$`).ReplaceAllString(s, "${1}WHY")
+	s = regexp.MustCompile(`(?m)^(\* (?:dropped|silent|expired) .*?: ).*$`).ReplaceAllString(s, "${1}WHY")
+	s = regexp.MustCompile(`(?m)^(\* gave up    a wait of )\S+`).ReplaceAllString(s, "${1}D") // there is chance in it
 	return regexp.MustCompile(`(?m)(exhausted: ).*$`).ReplaceAllString(s, "${1}WHY")
 }
 
@@ -173,6 +174,35 @@ func TestFollow(t *testing.T) {
 			code:   exitFailed,
 			took:   20 * time.Second,
 			stderr: "* connected  attempt 1\n* silent     attempt 1 after 0 events in 20s: WHY\n* gave up    reconnections are exhausted: WHY\n",
+		},
+		{
+			name:  "gives up on a server that is kept alive and says nothing",
+			flags: []string{"-budget", "1m"},
+			handler: func(w http.ResponseWriter, r *http.Request) {
+				for r.Context().Err() == nil {
+					flush(w, ": still here\n")
+					select {
+					case <-time.After(7 * time.Second):
+					case <-r.Context().Done():
+					}
+				}
+			},
+			code:   exitFailed,
+			took:   time.Minute,
+			stderr: "* connected  attempt 1\n* expired    attempt 1 after 0 events in 1m0s: WHY\n* gave up    a wait of D does not fit in the 0s left of the budget; attempt 1 expired: no message came in the time allowed: 1m0s\n",
+		},
+		{
+			name:  "gives up on one that falls silent",
+			flags: []string{"-budget", "1m"},
+			handler: func(w http.ResponseWriter, r *http.Request) {
+				time.Sleep(20 * time.Second)
+				flush(w, "data: a\n\n")
+				<-r.Context().Done()
+			},
+			code:   exitFailed,
+			took:   80 * time.Second,
+			stdout: "  message    a\n",
+			stderr: "* connected  attempt 1\n* expired    attempt 1 after 1 event in 1m0s: WHY\n* gave up    a wait of D does not fit in the 0s left of the budget; attempt 1 expired: no message came in the time allowed: 1m0s\n",
 		},
 		{
 			name:  "rides out a refusal",
