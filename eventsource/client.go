@@ -142,6 +142,8 @@ func Get(ctx context.Context, url string) iter.Seq2[Event, error] {
 // has no body, or a GetBody, or a body that Client.Prepare sets. Any other request
 // is sent once. If the policy then wants another attempt, the stream ends: without
 // an error after a clean end, and otherwise with [ErrNotReplayable] and the cause.
+// For a server that does not know the header, an empty key is enough: it marks the
+// request as harmless to repeat and is not sent.
 func (c *Client) Stream(req *http.Request) *Stream {
 	if req == nil {
 		panic("eventsource: Client.Stream with a nil Request")

@@ -11,8 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprise-sse/reprise/clock"
 	"github.com/reprise-sse/reprise/eventsource"
 	"github.com/reprise-sse/reprise/eventsource/eventsourcetest"
+	"github.com/reprise-sse/reprise/policy"
 )
 
 // ask writes a language model's answer as it comes. A POST is sent once: if the
@@ -70,4 +72,56 @@ func Example_answer() {
 	// Server-sent events.
 	// error: <nil>
 	// {"prompt":"What is SSE short for?","stream":true}
+}
+
+// A question that is asked again until its answer begins, and not after that: a second
+// answer would begin anew, and the text would double.
+func Example_answerRetried() {
+	fake := clock.NewFake(time.Time{})
+	server := &eventsourcetest.Server{Clock: fake, Script: [][]eventsourcetest.Step{
+		{eventsourcetest.Status{Code: http.StatusServiceUnavailable}},
+		{eventsourcetest.Open, eventsourcetest.Cut},
+		{eventsourcetest.Event{Data: "Once"}, eventsourcetest.Event{Data: " upon"}, eventsourcetest.Cut},
+		{eventsourcetest.Event{Data: "Once upon a time"}},
+	}}
+	server.Start()
+	defer server.Close()
+
+	rules := policy.Resilient() // waits out a 429 or 503
+	rules.OneAnswer = true
+	rules.GiveUpAfter = 2 * time.Minute
+
+	client := &eventsource.Client{
+		HTTPClient: server.Client(),
+		Clock:      fake,
+		Policy:     rules,
+		Trace: func(*http.Request) *eventsource.Trace {
+			return &eventsource.Trace{Wait: func(w eventsource.WaitInfo) { fake.Advance(w.Waited) }}
+		},
+	}
+	req, err := http.NewRequest(http.MethodPost, server.URL, strings.NewReader(`{"prompt":"Tell me a story"}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	req.Header.Set("Idempotency-Key", "") // asking twice does no harm
+
+	for event, err := range client.Stream(req).Events() {
+		var stop *eventsource.StopError
+		if errors.As(err, &stop) {
+			fmt.Printf("\nthe answer broke off: %v after %d messages\n", stop.Attempt.Kind, stop.Attempt.Messages)
+			break
+		}
+		fmt.Print(event.Data)
+	}
+	for _, r := range server.Requests() {
+		_, sent := r.Header["Idempotency-Key"]
+		fmt.Printf("request %d, with a key: %v\n", r.Number, sent)
+	}
+	// Output:
+	// Once upon
+	// the answer broke off: dropped after 2 messages
+	// request 1, with a key: false
+	// request 2, with a key: false
+	// request 3, with a key: false
 }
