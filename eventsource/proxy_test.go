@@ -38,11 +38,13 @@ func TestProxy(t *testing.T) {
 		{"forbidden", nil, [][]Step{refusal(403)}, outcome{Refused: 403, Asked: 1, Upstream: []string{"none"}}},
 		{"not found", nil, [][]Step{refusal(404)}, outcome{Refused: 404, Asked: 1, Upstream: []string{"none"}}},
 		{
-			"the wrong type", nil, [][]Step{{Status{Header: typed("text/html"), Body: "no"}}},
+			"the wrong type", nil,
+			[][]Step{{Status{Header: typed("text/html"), Body: "no"}}},
 			outcome{Refused: 502, Asked: 1, Upstream: []string{"none"}},
 		},
 		{
-			"nobody there", policy.Never(), [][]Step{{Refuse}},
+			"nobody there", policy.Never(),
+			[][]Step{{Refuse}},
 			outcome{Refused: 502, Asked: 1},
 		},
 		{
