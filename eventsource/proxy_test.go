@@ -94,7 +94,7 @@ func TestProxy(t *testing.T) {
 					Comment: func(text string) { tell("comment %q", text) },
 					Retry:   func(d time.Duration) { tell("retry %v", d) },
 				})}
-				for event, err := range browser.Stream(request(t.Context(), t, "http://proxy.test/events")).Events() {
+				for event, err := range browser.Stream(request(t.Context(), t, "http://relay.test/events")).Events() {
 					var refused *eventsource.ResponseError
 					switch {
 					case err == nil:
@@ -127,7 +127,7 @@ func TestProxyLeaves(t *testing.T) {
 		transport := &http.Transport{DialContext: l.DialContext}
 		defer transport.CloseIdleConnections()
 		browser := &eventsource.Client{HTTPClient: &http.Client{Transport: transport}}
-		for range browser.Stream(request(t.Context(), t, "http://proxy.test/events")).Events() {
+		for range browser.Stream(request(t.Context(), t, "http://relay.test/events")).Events() {
 			break
 		}
 		synctest.Wait()
